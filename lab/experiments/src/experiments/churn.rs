@@ -2,10 +2,8 @@
 
 use super::plan::*;
 use crate::patterns::churn::ChurnSample;
-use quarry_compare::contenders::Contender;
 use quarry_harness::launch::Order;
 use quarry_harness::results::Timeline;
-use quarry_harness::sampler::Taken;
 use quarry_harness::statistics;
 use std::collections::BTreeMap;
 use std::time::Duration;

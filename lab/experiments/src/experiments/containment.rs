@@ -2,7 +2,6 @@
 
 use super::plan::*;
 use crate::containment::{ContainmentSample, FIGURES, Traced};
-use anyhow::bail;
 use quarry_mm::slab::{slab_names, slab_policy};
 use std::path::PathBuf;
 

@@ -1,11 +1,8 @@
 //! `empty`: the cost of the harness itself.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::empty::{EmptyWork, Timing};
 use crate::patterns::window::Budget;
-use anyhow::Context;
-use quarry_harness::results::Measurement;
 use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.
@@ -82,7 +79,7 @@ impl Plan for Empty {
             ..experiment(&self.common, variants, workloads, sampler)?
         };
         Ok(Staged::new(plan.option("millis", millis), |run, out| {
-            Ok(writeln!(out, "{}", tables::compared(run, tables::all("both", run)))?)
+            Ok(writeln!(out, "{}", Matrix::new(run, group_of_all("both", run)).tables())?)
         }))
     }
 }

@@ -1,10 +1,8 @@
 //! `fleet`: the heaps of a fleet's programs in production sizes, compared between allocators.
 
+use super::malloc_patterns;
 use super::plan::*;
-use super::{malloc_patterns, tables};
 use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
-use anyhow::ensure;
-use quarry_compare::contenders::OwnWork;
 
 /// The heaps of a fleet's programs in production sizes, compared between allocators.
 ///
@@ -107,7 +105,7 @@ impl Plan for Fleet {
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);
         Ok(Staged::new(plan, |run, out| {
-            let matrix = Matrix::new(run, tables::all("fleet", run));
+            let matrix = Matrix::new(run, group_of_all("fleet", run));
             writeln!(out, "{}\n", matrix.tables())?;
             for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
                 writeln!(out, "{}:\n\n{}\n", metric.name, matrix.medians(metric))?;

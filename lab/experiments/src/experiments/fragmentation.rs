@@ -2,11 +2,9 @@
 
 use super::plan::*;
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
-use anyhow::Context;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::destination;
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::Cell;
 use std::fs;
 use std::path::PathBuf;
 

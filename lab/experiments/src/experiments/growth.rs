@@ -2,10 +2,7 @@
 //! populating, huge pages and purging on and off.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::growth::GrowthSample;
-use anyhow::bail;
-use quarry_compare::contenders::{Contender, OwnWork};
 
 /// The cost of growing a heap to a size, with and without populating and huge pages.
 ///
@@ -86,7 +83,7 @@ impl Plan for Growth {
         };
         let plan = if comes_back { plan.option("rest", rest) } else { plan };
         Ok(Staged::new(plan.option("mib", mib), |run, out| {
-            let matrix = Matrix::new(run, tables::all("growth", run));
+            let matrix = Matrix::new(run, group_of_all("growth", run));
             writeln!(out, "{}\n", matrix.tables())?;
             for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
                 writeln!(out, "{}\n", matrix.medians(metric))?;

@@ -2,12 +2,9 @@
 
 use super::plan::*;
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
-use anyhow::{Context, ensure};
-use quarry_compare::contenders::Contender;
 use quarry_harness::destination;
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Reading, Timeline};
-use quarry_harness::sampler::Taken;
+use quarry_harness::results::{Reading, Timeline};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

@@ -1,16 +1,11 @@
 //! `malloc-patterns`: malloc and related functions under all patterns, compared between allocators.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use anyhow::Context;
 use nix::sys::resource::{UsageWho, getrusage};
-use quarry_compare::contenders::OwnWork;
 use quarry_harness::proc;
-use quarry_harness::results::Measurement;
-use quarry_harness::tables::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -133,7 +128,7 @@ impl Plan for MallocPatterns {
             ..experiment(&self.common, variants, workloads, sampler)?
         };
         Ok(Staged::new(plan.option("millis", millis), move |run, out| {
-            writeln!(out, "{}", tables::compared(run, groups(&patterns)))?;
+            writeln!(out, "{}", Matrix::new(run, groups(&patterns)).tables())?;
             if patterns.contains(&Pattern::Latency) {
                 print_latency(run, out)?;
             }
@@ -148,7 +143,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     let group = |family: Family| {
         let members = patterns.iter().filter(|pattern| pattern.family() == family);
         let workloads: Vec<String> = members.map(ToString::to_string).collect();
-        tables::group(family.name(), workloads)
+        group(family.name(), workloads)
     };
     Family::all().flat_map(group).collect()
 }
@@ -157,7 +152,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
-        let matrix = Matrix::new(run, tables::group(Family::Latency.name(), workloads));
+        let matrix = Matrix::new(run, group(Family::Latency.name(), workloads));
         let metric = run.meta.metric(name)?;
         writeln!(out, "\n{}\n", matrix.medians(metric))?;
         writeln!(out, "{}", matrix.ratios(metric))?;
@@ -167,7 +162,7 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
 
 /// Prints the peak memory of workloads, with the geometric mean over all.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Matrix::new(run, tables::group("all", workloads));
+    let all = Matrix::new(run, group("all", workloads));
     let memory = run.meta.metric(PEAK)?;
     writeln!(out, "\nPeak memory:\n\n{}", all.medians(memory))?;
     let title = format!("Peak memory in relation to {}:", run.meta.baseline);
@@ -176,7 +171,7 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 
 /// Prints the page faults of workloads, and their memory in huge pages.
 pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Matrix::new(run, tables::group("all", workloads));
+    let all = Matrix::new(run, group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;
     writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
     Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(run.meta.metric(HUGE)?))?)

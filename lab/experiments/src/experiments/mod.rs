@@ -27,7 +27,6 @@ mod real_programs;
 mod replay;
 mod sqlite;
 mod start_up;
-mod tables;
 mod zone;
 
 use anyhow::Result;

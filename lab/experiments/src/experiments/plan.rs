@@ -1,21 +1,22 @@
 //! The interface between the registry and an experiment: options, preparation, and run. Experiments
 //! import all of this file, which also re-exports the types that most of them need.
 
-pub(crate) use anyhow::Result;
-use anyhow::{Context, bail, ensure};
+pub(crate) use anyhow::{Context, Result, bail, ensure};
 pub(crate) use clap::Args;
 use clap::{ArgMatches, Command};
 pub(crate) use quarry_compare::allocators::QUARRY;
 pub(crate) use quarry_compare::contenders;
-use quarry_compare::contenders::Contender;
+pub(crate) use quarry_compare::contenders::{Contender, OwnWork};
 use quarry_compare::{FindLibrary, Interrupt};
 pub(crate) use quarry_harness::experiment::Experiment;
 pub(crate) use quarry_harness::launch::{Work, WorkKind};
 pub(crate) use quarry_harness::options::{Common, Defaults};
-pub(crate) use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
-pub(crate) use quarry_harness::sampler::{SampleKey, Sampler};
+pub(crate) use quarry_harness::results::{
+    Cell, Direction, Measurement, Metric, Run, Variant, Verify, Workload,
+};
+pub(crate) use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 pub(crate) use quarry_harness::table::counted;
-pub(crate) use quarry_harness::tables::{Matrix, by_variant, targets_of};
+pub(crate) use quarry_harness::tables::{Group, Matrix, by_variant, targets_of};
 pub(crate) use quarry_harness::usage::Usage;
 pub(crate) use quarry_harness::{affinity, launch, nearest, options};
 pub(crate) use std::io::Write;
@@ -126,6 +127,17 @@ pub(crate) fn experiment<P: Plan>(
     sampler: impl Sampler + 'static,
 ) -> Result<Experiment> {
     options.experiment(P::NAME, all, &baseline, workloads, sampler)
+}
+
+/// One group of the workloads, or none if there are no workloads.
+pub(crate) fn group(name: &str, workloads: Vec<String>) -> Vec<Group> {
+    let group = Group { name: name.to_owned(), workloads };
+    if group.workloads.is_empty() { Vec::new() } else { vec![group] }
+}
+
+/// One group of all workloads of a run.
+pub(crate) fn group_of_all(name: &str, run: &Run) -> Vec<Group> {
+    group(name, run.meta.workloads.iter().map(|workload| workload.name.clone()).collect())
 }
 
 pub(crate) fn micros(name: &str, figure: &str) -> Metric {

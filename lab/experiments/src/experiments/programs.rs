@@ -9,7 +9,6 @@ use crate::real_programs::ALL;
 use quarry_compare::allocators::GLIBC;
 use quarry_compare::{Interrupt, Launcher, companion, contenders};
 use quarry_harness::judge::{Judgement, Selection};
-use quarry_harness::results::Cell;
 use quarry_harness::statistics;
 use quarry_harness::table::{self, Entry, Table, words};
 use std::path::PathBuf;

@@ -3,7 +3,6 @@
 use super::cast::Cast;
 use super::malloc_patterns::HUGE;
 use super::plan::*;
-use super::tables;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
 use quarry_compare::{Interrupt, Launcher};
@@ -103,7 +102,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     let matrix = |is_member: &dyn Fn(&ReadyProgram) -> bool| {
         let members = programs.iter().filter(|program| is_member(program));
         let names = members.map(|program| program.label.name.clone()).collect();
-        Matrix::new(run, tables::group("programs", names))
+        Matrix::new(run, group("programs", names))
     };
     writeln!(out, "{}\n", matrix(&|_| true).tables())?;
     for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {

@@ -1,13 +1,9 @@
 //! `start-up`: the time and memory that an allocator adds to the start of small programs.
 
 use super::plan::*;
-use super::tables;
-use anyhow::{Context, ensure};
 use quarry_compare::allocators::{self, Allocator, GLIBC};
-use quarry_compare::contenders::Contender;
 use quarry_harness::launch::{end_of, place_of, preload_into};
 use quarry_harness::proc;
-use quarry_harness::results::Measurement;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -82,8 +78,8 @@ impl Plan for StartUp {
         let about = format!("{}, one after the other.", counted(each, "start"));
         let plan = Experiment { about, metrics, ..plan }.option("starts", each);
         Ok(Staged::new(plan, move |run, out| {
-            writeln!(out, "{}\n", tables::compared(run, tables::group("programs", names)))?;
-            let sleep = Matrix::new(run, tables::group(SLEEP, vec![SLEEP.to_owned()]));
+            writeln!(out, "{}\n", Matrix::new(run, group("programs", names)).tables())?;
+            let sleep = Matrix::new(run, group(SLEEP, vec![SLEEP.to_owned()]));
             Ok(writeln!(out, "{}", sleep.medians(run.meta.metric("resident")?))?)
         }))
     }

@@ -1,11 +1,8 @@
 //! `zone`: the zone and the pcp lists without the rest of the stack, compared with LLFree.
 
 use super::plan::*;
-use super::tables;
 use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
-use anyhow::bail;
 use quarry_eras::pages::PAGE_POLICIES;
-use quarry_harness::tables::Group;
 use std::env;
 use std::path::PathBuf;
 
@@ -161,20 +158,20 @@ impl Plan for Zone {
 }
 
 fn print(run: &Run, rows: &[Row], out: &mut dyn Write) -> Result<()> {
-    let group = |rows: &[Row]| Group {
+    let of_rows = |rows: &[Row]| Group {
         name: rows[0].group(),
         workloads: rows.iter().map(ToString::to_string).collect(),
     };
-    let groups = rows.chunk_by(|row, next| row.group() == next.group()).map(group).collect();
+    let groups = rows.chunk_by(|row, next| row.group() == next.group()).map(of_rows).collect();
     let fragmented: Vec<String> = rows
         .iter()
         .filter(|row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair))
         .map(ToString::to_string)
         .collect();
-    writeln!(out, "{}\n", tables::compared(run, groups))?;
+    writeln!(out, "{}\n", Matrix::new(run, groups).tables())?;
     if !fragmented.is_empty() {
         writeln!(out, "Blocks of 2 MiB that are in use in part, before the first operation:\n")?;
-        let matrix = Matrix::new(run, tables::group("fragmented", fragmented));
+        let matrix = Matrix::new(run, group("fragmented", fragmented));
         writeln!(out, "{}", matrix.medians(run.meta.metric(PARTLY)?))?;
     }
     Ok(())

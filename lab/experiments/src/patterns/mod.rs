@@ -12,8 +12,6 @@ pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
 pub(crate) mod idle;
-mod large;
-mod larson;
 pub(crate) mod latency;
 mod mixed;
 mod others;
@@ -197,12 +195,12 @@ impl Pattern {
                 ring::run(heap, budget, payload, others).into()
             }
             Self::Server => server::run(heap, budget, one).into(),
-            Self::Larson => larson::run(heap, budget, one).into(),
+            Self::Larson => server::run_larson(heap, budget, one).into(),
             Self::Phases => phases::run(heap, budget, one).into(),
             Self::Mixed => mixed::run(heap, budget, one).into(),
             Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
             Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),
-            Self::Large { live } => large::run(heap, budget, live).into(),
+            Self::Large { live } => resize::run_large(heap, budget, live).into(),
             Self::ShortLives => server::run_short_lives(heap, budget).into(),
             Self::Fork => fork::run(heap, budget).into(),
             Self::Latency => {

@@ -1,9 +1,14 @@
-//! Datagrams, a stream, and transactions over the loopback device, between two threads.
+//! Datagrams, a stream, and transactions over the loopback device, between two threads; and
+//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe or
+//! a socket that the receiver alone reads.
 
 use super::gate::{Done, Task};
 use anyhow::{Result, ensure};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -22,7 +27,7 @@ fn end() -> (Ipv4Addr, u16) {
 }
 
 /// Runs one side for the warm-up and then in the window; both sides pass the gate together.
-pub(super) fn in_window(
+fn in_window(
     operations: u64,
     mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,
 ) -> Task<'static> {
@@ -39,7 +44,7 @@ pub(super) fn in_window(
 }
 
 /// Reads messages of `bytes` bytes from a stream; the first and the last byte of each are checked.
-pub(super) fn receiver(
+fn receiver(
     mut stream: impl Read + Send + 'static,
     bytes: usize,
 ) -> impl FnMut(u64) -> Result<Done> + Send + 'static {
@@ -136,4 +141,43 @@ pub(super) fn transactions(operations: u64) -> Result<Pair> {
         Ok(Done::default())
     };
     Ok([in_window(operations, ask), in_window(operations, answer)])
+}
+
+/// A group has this many senders, and as many receivers.
+const MEMBERS: u64 = 20;
+
+/// The two ends of a pipe or a socket, as files; both kinds carry a stream of bytes.
+fn channel(pipes: bool) -> Result<[File; 2]> {
+    let ends: [OwnedFd; 2] = if pipes {
+        let (reader, writer) = pipe()?;
+        [reader.into(), writer.into()]
+    } else {
+        let (reader, writer) = UnixStream::pair()?;
+        [reader.into(), writer.into()]
+    };
+    Ok(ends.map(File::from))
+}
+
+/// The threads of a group with at least `operations` messages.
+pub(super) fn group(bytes: usize, pipes: bool, operations: u64) -> Result<Vec<Task<'static>>> {
+    let rounds = operations.div_ceil(MEMBERS * MEMBERS);
+    let channels: Result<Vec<_>> = (0..MEMBERS).map(|_| channel(pipes)).collect();
+    let (readers, writers): (Vec<File>, Vec<File>) =
+        channels?.into_iter().map(|[reader, writer]| (reader, writer)).unzip();
+    let writers = Arc::new(writers);
+    let mut tasks: Vec<Task<'static>> = Vec::new();
+    for reader in readers {
+        let mut receive = receiver(reader, bytes);
+        tasks.push(in_window(rounds, move |rounds| receive(rounds * MEMBERS)));
+        let writers = Arc::clone(&writers);
+        let send = move |rounds: u64| {
+            let message = vec![0x5a; bytes];
+            for _ in 0..rounds {
+                writers.iter().try_for_each(|mut writer| writer.write_all(&message))?;
+            }
+            Ok(Done::default())
+        };
+        tasks.push(in_window(rounds, send));
+    }
+    Ok(tasks)
 }

@@ -3,7 +3,7 @@
 use super::files::{Content, Files, Measured};
 use super::gate::Task;
 use super::sockets::Pair;
-use super::{crowd, faults, sockets};
+use super::{faults, sockets};
 use anyhow::{Context, Result};
 use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ impl Calls {
                 Self::Faults { pages } => vec![(cpu(index), faults::task(pages, operations))],
                 Self::Lists { length } => vec![(cpu(index), faults::lists(length, operations))],
                 Self::Crowd { bytes, pipes } => {
-                    let group = crowd::group(bytes as usize, pipes, operations)?;
+                    let group = sockets::group(bytes as usize, pipes, operations)?;
                     group.into_iter().map(|task| (None, task)).collect()
                 }
                 Self::Files { content, measured, pages, .. } => {

@@ -1,18 +1,26 @@
 //! `cache-hit`: Quarry's page cache compared with other caches of pages.
 //!
-//! ```text
-//! program  the program that takes the samples
-//! metrics  the figures of a sample, and the targets
-//! ```
+//! `program` is the program that takes the samples.
 
-mod metrics;
 mod program;
 
 use super::plan::*;
-use super::tables;
-use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
 use program::{Cache, Order, Program, Work};
-use quarry_harness::sampler::NoSample;
+use quarry_harness::results::{Against, Over, Relation, Target};
+
+const LOOKUP: &str = "lookup";
+const HIT: &str = "hit";
+const RATE: &str = "hits";
+const MISSES: &str = "misses";
+const EVICTION: &str = "eviction";
+const RESIDENT: &str = "resident";
+
+/// General-purpose caches. A hit on Quarry may take at most `MOST_HIT` times that on the fastest.
+const GENERAL: [&str; 3] = ["quick_cache", "moka", "foyer"];
+const MOST_HIT: f64 = 0.7;
+/// Simulated policies. Quarry's miss ratio may exceed the best by `MOST_POINTS` percentage points.
+const POLICIES: [&str; 2] = ["lru", "s3-fifo"];
+const MOST_POINTS: f64 = 2.0;
 
 /// Quarry's page cache beside crates, published mechanisms and simulated policies (make caches).
 ///
@@ -73,7 +81,7 @@ impl Plan for CacheHit {
         let works: Vec<Work> = program.workloads.iter().filter(is_wanted).cloned().collect();
         let rows =
             works.iter().map(|it| Workload::new(&it.name, Verify::PerOperation(1))).collect();
-        let targets = metrics::targets(&works, &caches);
+        let targets = targets(&works, &caches);
         let (mib, rounds, latency_us) = (self.mib, self.rounds, self.latency_us);
         let cpus = affinity::choose(&affinity::allowed(), 64);
         let printed = (works.clone(), caches.clone());
@@ -97,13 +105,51 @@ impl Plan for CacheHit {
         };
         let plan = experiment(&self.common, variants, rows, sampler)?;
         let about = format!("caches of {mib} MiB; a miss spins for {latency_us} us.");
-        let plan = Experiment { about, metrics: metrics::all(), targets, ..plan }
+        let plan = Experiment { about, metrics: metrics(), targets, ..plan }
             .option("mib", mib)
             .option("rounds", rounds)
             .option("latency us", latency_us);
         let (works, caches) = printed;
         Ok(Staged::new(plan, move |run, out| print(run, &works, &caches, out)))
     }
+}
+
+/// All metrics. Simulated policies have only the miss ratio.
+fn metrics() -> Vec<Metric> {
+    let lower = |name, unit, of| Metric::new(name, unit, Direction::Lower, of);
+    let mib = 1.0 / f64::from(1 << 20);
+    vec![
+        lower(LOOKUP, "ns per lookup", "lookup_ns").per("operations").digits(1).primary(),
+        lower(HIT, "ns per hit", "hit_ns").per("hits").digits(1),
+        Metric::new(RATE, "million per second and core", Direction::Higher, "hits")
+            .per("lookup_ns")
+            .times(1e3)
+            .digits(2),
+        lower(MISSES, "%", "misses").per("operations").times(100.0).digits(2),
+        lower(EVICTION, "ns per miss beside the fill", "overhead_ns").per("misses").digits(0),
+        lower(RESIDENT, "MiB", "resident_bytes").times(mib).digits(1),
+    ]
+}
+
+fn targets(workloads: &[Work], variants: &[Cache]) -> Vec<Target> {
+    let each = |names: &[&str]| {
+        let is_there = |name: &&&str| variants.iter().any(|it| it.name == **name);
+        Against::Each(names.iter().filter(is_there).map(|it| (*it).to_owned()).collect())
+    };
+    let target = |work: &Work, metric: &str, against, relation, at_most| Target {
+        work: format!("{metric}, {}", work.name),
+        workloads: vec![work.name.clone()],
+        metric: metric.to_owned(),
+        against,
+        over: Over::EachWorkload,
+        relation,
+        at_most,
+    };
+    let of = |work: &Work| match work.fits {
+        true => target(work, HIT, each(&GENERAL), Relation::Ratio, MOST_HIT),
+        false => target(work, MISSES, each(&POLICIES), Relation::Difference, MOST_POINTS),
+    };
+    workloads.iter().map(of).collect()
 }
 
 fn print(run: &Run, works: &[Work], caches: &[Cache], out: &mut dyn Write) -> Result<()> {
@@ -118,7 +164,7 @@ fn print(run: &Run, works: &[Work], caches: &[Cache], out: &mut dyn Write) -> Re
         works.iter().filter(|it| it.fits == fits).map(|it| it.name.clone()).collect()
     };
     let real = without(run, caches.iter().filter(|it| it.is_simulator));
-    let hits = Matrix::new(&real, tables::group("hits", names(true)));
+    let hits = Matrix::new(&real, group("hits", names(true)));
     if !hits.is_empty() {
         writeln!(out, "Nanoseconds per hit; below 1 Quarry's peer is faster:\n")?;
         let metric = run.meta.metric(HIT)?;
@@ -129,13 +175,13 @@ fn print(run: &Run, works: &[Work], caches: &[Cache], out: &mut dyn Write) -> Re
     if names(false).is_empty() {
         return Ok(());
     }
-    let policies = Matrix::new(run, tables::group("misses", names(false)));
+    let policies = Matrix::new(run, group("misses", names(false)));
     let metric = run.meta.metric(MISSES)?;
     writeln!(out, "Misses in percent:\n\n{}\n", policies.medians(metric))?;
-    let evicting = Matrix::new(&real, tables::group("misses", names(false)));
+    let evicting = Matrix::new(&real, group("misses", names(false)));
     for (title, metric) in [
         ("Nanoseconds per miss beside its fill", EVICTION),
-        ("Nanoseconds per lookup, hits and misses", metrics::LOOKUP),
+        ("Nanoseconds per lookup, hits and misses", LOOKUP),
         ("Resident memory, MiB", RESIDENT),
     ] {
         writeln!(out, "{title}:\n\n{}\n", evicting.medians(run.meta.metric(metric)?))?;

@@ -1,31 +1,25 @@
 //! `peers`: all targets of Quarry compared with other allocators, in one run.
 //!
 //! ```text
-//! metrics  names that the workloads and the targets share
 //! part     the workloads, which are those of other experiments
 //! targets  the bounds that Quarry should reach
 //! ```
 
-mod metrics;
 mod part;
 mod targets;
 
 use super::cast::Cast;
+use super::idle_return::{self, HELD};
 use super::malloc_patterns::{self, PEAK, PatternSample};
 use super::plan::*;
-use super::{idle_return, real_programs, start_up, tables};
+use super::{real_programs, start_up};
 use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
-use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
 use quarry_compare::allocators::{Allocator, GLIBC};
-use quarry_compare::contenders::Contender;
 use quarry_compare::{Interrupt, Launcher};
-use quarry_harness::launch::Work;
-use quarry_harness::results::Measurement;
-use quarry_harness::sampler::{NoSample, Sampler, Taken};
 use std::rc::Rc;
 
 /// All targets of Quarry compared with other allocators, in one run and one table.
@@ -64,6 +58,12 @@ impl Defaults for Peers {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
+/// Names of metrics: time of an operation, CPU time of a program, and memory after a burst.
+const TIME: &str = "time";
+const CPU: &str = "CPU";
+const HELD_AFTER: &str = "held after";
+const STARTS: u32 = 20;
+
 struct Parts {
     parts: Vec<Part>,
     contenders: Vec<Contender>,
@@ -77,7 +77,7 @@ struct Parts {
 }
 
 impl Plan for Peers {
-    const NAME: &'static str = EXPERIMENT;
+    const NAME: &'static str = "peers";
 
     fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let quick = self.common.quick;
@@ -140,6 +140,12 @@ impl Peers {
     }
 }
 
+fn metrics() -> Vec<Metric> {
+    let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
+    let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);
+    malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
+}
+
 fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
     if let Some((table, legend)) = targets_of(run) {
         writeln!(out, "{}\n\n{legend}\n", table.text())?;
@@ -149,12 +155,12 @@ fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Wri
         parts.iter().filter(|part| has(part)).map(ToString::to_string).collect()
     };
     let mut groups = malloc_patterns::groups(&patterns);
-    groups.extend(tables::group("growth", names(|it| matches!(it, Part::Growth(_)))));
+    groups.extend(group("growth", names(|it| matches!(it, Part::Growth(_)))));
     let small = names(|it| matches!(it, Part::SmallProcess));
     let started = names(|it| matches!(it, Part::SmallProcess | Part::Start(_)));
-    groups.extend(tables::group("start of a small process", started));
+    groups.extend(group("start of a small process", started));
     if !groups.is_empty() {
-        writeln!(out, "{}", tables::compared(run, groups))?;
+        writeln!(out, "{}", Matrix::new(run, groups).tables())?;
     }
     if patterns.contains(&Pattern::Latency) {
         malloc_patterns::print_latency(run, out)?;
@@ -183,7 +189,7 @@ fn print_medians(
     if workloads.is_empty() {
         return Ok(());
     }
-    let matrix = Matrix::new(run, tables::group(title, workloads));
+    let matrix = Matrix::new(run, group(title, workloads));
     Ok(writeln!(out, "\n{title}\n\n{}", matrix.medians(run.meta.metric(metric)?))?)
 }
 
@@ -194,7 +200,7 @@ fn print_programs(
     out: &mut dyn Write,
 ) -> Result<()> {
     writeln!(out, "\nReal programs:\n\n{}\n", real_programs::overview(programs.iter()))?;
-    let programs = Matrix::new(run, tables::group("programs", workloads));
+    let programs = Matrix::new(run, group("programs", workloads));
     let cpu = run.meta.metric(CPU)?;
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric(malloc_patterns::FAULTS)?;

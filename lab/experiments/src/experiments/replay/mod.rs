@@ -7,11 +7,8 @@ mod documents;
 mod profile;
 mod row;
 mod sample;
-mod slabinfo;
 mod spec;
-mod spread;
 mod tables;
-mod warm;
 
 use super::plan::{Entry, Lab, Staged, Variants};
 use anyhow::{Result, bail};

@@ -1,7 +1,6 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
 use super::super::plan::*;
-use super::super::tables;
 use super::load::{CACHES, LoadProgram, lineup};
 use quarry_harness::results::{Against, Over, Relation, Target};
 use std::path::PathBuf;
@@ -90,7 +89,7 @@ impl Plan for SqliteHot {
             if let Some((table, legend)) = targets_of(run) {
                 writeln!(out, "{}\n\n{legend}\n", table.text())?;
             }
-            Ok(writeln!(out, "{}", tables::compared(run, tables::all(&work, run)))?)
+            Ok(writeln!(out, "{}", Matrix::new(run, group_of_all(&work, run)).tables())?)
         }))
     }
 }

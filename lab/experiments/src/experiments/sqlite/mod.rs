@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! load      the program that does the work, and what it prints
-//! same_size   for each page cache, the bytes that make its process as large as Quarry's
-//! budget    many databases under one budget
+//! budget    many databases under one budget, and the bytes that make all processes equally large
 //! hot       one database that fits into the cache
 //! truncate    a million cached pages that are freed at once
 //! one_budget  a heap that breathes beside the page cache, without SQLite
@@ -13,5 +12,4 @@ pub(super) mod budget;
 pub(super) mod hot;
 mod load;
 pub(super) mod one_budget;
-mod same_size;
 pub(super) mod truncate;
