@@ -8,7 +8,6 @@ use quarry_harness::statistics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const MIB: f64 = (1 << 20) as f64;
 const INTERVAL: Duration = Duration::from_millis(200);
 const WORKLOAD: &str = "churn";
 
@@ -67,7 +66,7 @@ fn take(contender: &Contender, order: &Order) -> Result<Taken> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
+    let mib = |name: &str| lower(name, "MiB", name).digits(1);
     vec![
         Metric::new("phases", "count", Direction::Higher, "operations").digits(0),
         mib("second quarter"),

@@ -54,7 +54,7 @@ impl Plan for Containment {
             Ok(Variant::new(name, known.about))
         })?;
         let variants = Variants::new(&self.common, variants, "slab")?;
-        let workloads = vec![Workload::new(MIX, Verify::PerOperation(1))];
+        let workloads = workloads([MIX]);
         self.common.check_early()?;
         if self.jobs.is_empty() {
             bail!(Usage("--jobs: no trace of `quarry record`".to_owned()));

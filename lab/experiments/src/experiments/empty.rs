@@ -65,8 +65,7 @@ impl Plan for Empty {
         let found = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
         let (variants, timings) =
             Variants::with_copy(&self.common, found, &self.common.variants[0])?;
-        let workload = |(_, name): &(_, &str)| Workload::new(name, Verify::PerOperation(1));
-        let workloads = EmptyWork::ALL.iter().map(workload).collect();
+        let workloads = workloads(EmptyWork::ALL.map(|(_, name)| name));
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];
         let millis = self.millis;
         let sampler = move |key: SampleKey| {

@@ -74,7 +74,7 @@ impl Plan for Fragmentation {
         let found = each_once(&self.common.variants, variant)?;
         let (memories, variants): (Vec<Memory>, _) = found.into_iter().unzip();
         let variants = Variants::new(&self.common, variants, DEFAULT)?;
-        let workloads = vec![Workload::new(DAY, Verify::PerOperation(1))];
+        let workloads = workloads([DAY]);
         self.common.check_early()?;
         let (mib, hours) = (self.mib.parse().context("--mib")?, self.hours);
         let sampler = move |key: SampleKey| {

@@ -96,12 +96,9 @@ impl Plan for Growth {
 fn metrics() -> Vec<Metric> {
     vec![
         Metric::time_per_operation().primary(),
-        Metric::new("page faults", "page faults per 4 KiB", Direction::Lower, "faults")
-            .per("operations"),
-        Metric::new("huge pages", "huge pages, MiB", Direction::None, "huge")
-            .times(1.0 / 1048576.0),
-        Metric::new("resident", "resident, MiB", Direction::Lower, "resident")
-            .times(1.0 / 1048576.0),
+        lower("page faults", "page faults per 4 KiB", "faults").per("operations"),
+        Metric::new("huge pages", "huge pages, MiB", Direction::None, "huge").times(1.0 / MIB),
+        lower("resident", "resident, MiB", "resident").times(1.0 / MIB),
     ]
 }
 

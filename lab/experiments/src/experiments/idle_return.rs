@@ -10,7 +10,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const MIB: f64 = (1 << 20) as f64;
 /// Name of the primary figure, in MiB.
 pub(crate) const HELD: &str = "resident above live";
 /// Interval between two readings of memory, except in rests longer than `SHORT_REST`.
@@ -77,9 +76,7 @@ impl Plan for IdleReturn {
         let found = lab.contenders(&self.common)?;
         let contenders: Vec<Contender> = found.into_iter().flat_map(with_variant).collect();
         let variants = Variants::new(&self.common, contenders::variants(&contenders), QUARRY)?;
-        let workload =
-            |survivors: &usize| Workload::new(&fate(*survivors), Verify::PerOperation(1));
-        let workloads = self.survivors.iter().map(workload).collect();
+        let workloads = workloads(self.survivors.iter().map(|survivors| fate(*survivors)));
         ensure!(self.rest.is_sorted(), "--rest: the looks are not in the order of time");
         let (all, sizes, mib) = (self.survivors.clone(), self.sizes, self.mib);
         let looks = self.rest.clone();
@@ -89,7 +86,7 @@ impl Plan for IdleReturn {
         };
         let plan = experiment(&self.common, variants, workloads, sampler)?;
         let plan = Experiment { metrics: metrics(&self.rest), warm_up: false, ..plan };
-        let plan = plan.option("mib", mib).option("sizes", sizes.name()?);
+        let plan = plan.option("mib", mib).option("sizes", format!("{sizes:?}").to_lowercase());
         Ok(Staged::new(plan, move |run, out| {
             self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))
         }))
@@ -139,7 +136,7 @@ fn after(seconds: u64) -> String {
 }
 
 fn metrics(looks: &[u64]) -> Vec<Metric> {
-    let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
+    let mib = |name: &str| lower(name, "MiB", name).digits(1);
     let live = Metric::new("live", "MiB", Direction::None, "live").digits(1);
     let earlier = looks[..looks.len() - 1].iter().map(|look| mib(&after(*look)));
     let last = [mib(HELD).primary(), mib("counted by the system above live")];

@@ -114,8 +114,7 @@ impl Plan for MallocPatterns {
         let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(4);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
-        let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
-        let workloads = patterns.iter().map(workload).collect();
+        let workloads = workloads(&patterns);
         let (run, millis) = (patterns.clone(), self.millis);
         let order = move |key: SampleKey| {
             let (pattern, tasks) = (run[key.workload], key.tasks as usize);
@@ -185,17 +184,16 @@ pub(crate) const PEAK: &str = "peak RSS";
 
 /// The metrics of page faults, and of memory in huge pages.
 pub(crate) fn faults_and_huge() -> [Metric; 2] {
-    let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);
+    let faults = lower(FAULTS, "count", "minor_faults").digits(0);
     let huge = Metric::new(HUGE, "MiB", Direction::None, HUGE_KIB).times(1.0 / 1024.0).digits(0);
     [faults, huge]
 }
 
 /// The metrics of all patterns, then those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
-    let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
+    let memory = lower(PEAK, "KiB", "max_rss_kib").digits(0);
     let [faults, huge] = faults_and_huge();
-    let quantile =
-        |(name, _)| Metric::new(name, &format!("{name} of a call"), Direction::Lower, name);
+    let quantile = |(name, _)| lower(name, &format!("{name} of a call"), name);
     let quantiles = latency::QUANTILES.into_iter().map(quantile);
     let always = [Metric::time_per_operation().primary(), memory, faults, huge];
     always.into_iter().chain(quantiles).collect()

@@ -140,8 +140,27 @@ pub(crate) fn group_of_all(name: &str, run: &Run) -> Vec<Group> {
     group(name, run.meta.workloads.iter().map(|workload| workload.name.clone()).collect())
 }
 
+/// Workloads whose samples verify each operation.
+pub(crate) fn workloads(names: impl IntoIterator<Item = impl ToString>) -> Vec<Workload> {
+    let workload = |name: String| Workload::new(&name, Verify::PerOperation(1));
+    names.into_iter().map(|name| workload(name.to_string())).collect()
+}
+
+pub(crate) const MIB: f64 = (1 << 20) as f64;
+
+/// A metric of which less is better.
+pub(crate) fn lower(name: &str, unit: &str, figure: &str) -> Metric {
+    Metric::new(name, unit, Direction::Lower, figure)
+}
+
+/// [`lower`], for a figure in bytes.
+pub(crate) fn mib(name: &str, figure: &str) -> Metric {
+    lower(name, "MiB", figure).times(1.0 / MIB).digits(1)
+}
+
+/// [`lower`], for a figure in nanoseconds.
 pub(crate) fn micros(name: &str, figure: &str) -> Metric {
-    Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+    lower(name, "us", figure).times(1e-3).digits(1)
 }
 
 type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;

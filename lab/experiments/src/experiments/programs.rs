@@ -2,7 +2,6 @@
 
 use super::cast::Cast;
 use super::plan::*;
-use super::real_programs::workloads;
 use crate::driven::Script;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
@@ -85,7 +84,7 @@ impl Plan for Programs {
         cast.announce(lab, &interrupt, 0)?;
         let programs = Rc::new(cast.ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let workloads = workloads(&programs);
+        let workloads = workloads(programs.iter().map(|it| &it.label.name));
         let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
         // Each program's first run, on glibc with its calls counted, has warmed up the files.
@@ -99,22 +98,17 @@ impl Plan for Programs {
 }
 
 fn metrics(rest: bool) -> Vec<Metric> {
-    let mib = 1.0 / f64::from(1 << 20);
-    let lower = |name: &str, unit: &str, of: &str, times: f64| {
-        Metric::new(name, unit, Direction::Lower, of).times(times)
-    };
-    let held = |name: &str, of: &str| lower(name, "MiB", of, mib).digits(1);
     if rest {
         return vec![
-            held("after 5 s", "rest_5"),
-            held("after 60 s", "rest_60").primary(),
-            held("after a reload", "rest_reload"),
+            mib("after 5 s", "rest_5"),
+            mib("after 60 s", "rest_60").primary(),
+            mib("after a reload", "rest_reload"),
         ];
     }
     vec![
-        lower("CPU", "s", "cpu_ns", 1e-9).digits(3).primary(),
-        lower("elapsed", "s", "wall_ns", 1e-9).digits(3),
-        held("peak", "peak_bytes"),
+        lower("CPU", "s", "cpu_ns").times(1e-9).digits(3).primary(),
+        lower("elapsed", "s", "wall_ns").times(1e-9).digits(3),
+        mib("peak", "peak_bytes"),
     ]
 }
 

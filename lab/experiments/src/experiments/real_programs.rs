@@ -56,7 +56,9 @@ impl Plan for RealPrograms {
         cast.announce(lab, &interrupt, 0)?;
         let programs = Rc::new(cast.ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let plan = experiment(&self.common, variants, workloads(&programs), sampler)?;
+        // Samples verify one operation, or each request to a server.
+        let workloads = workloads(programs.iter().map(|it| &it.label.name));
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = "a program from its start to its end.".to_owned();
         let mut plan = Experiment { about, metrics: metrics(), ..plan };
         for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {
@@ -67,28 +69,18 @@ impl Plan for RealPrograms {
     }
 }
 
-/// Makes a workload of each program. Its samples verify one operation, or each request to a server.
-pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
-    let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
-    programs.iter().map(workload).collect()
-}
-
 fn metrics() -> Vec<Metric> {
-    let mib = 1.0 / f64::from(1 << 20);
-    let lower = |name: &str, unit: &str, of: &str, times: f64| {
-        Metric::new(name, unit, Direction::Lower, of).times(times)
-    };
     vec![
-        lower("time", "s of CPU", "cpu_ns", 1e-9).digits(3).primary(),
-        lower("peak RSS", "MiB", "peak_bytes", mib).digits(1),
-        lower("page faults", "count", "page_faults", 1.0).digits(0),
-        Metric::new(HUGE, "MiB", Direction::None, "huge_bytes").times(mib).digits(0),
-        lower("wall", "s", "wall_ns", 1e-9).digits(3),
+        lower("time", "s of CPU", "cpu_ns").times(1e-9).digits(3).primary(),
+        mib("peak RSS", "peak_bytes"),
+        lower("page faults", "count", "page_faults").digits(0),
+        Metric::new(HUGE, "MiB", Direction::None, "huge_bytes").times(1.0 / MIB).digits(0),
+        lower("wall", "s", "wall_ns").times(1e-9).digits(3),
         Metric::new("requests", "per second", Direction::Higher, "requests")
             .per("client_ns")
             .times(1e9)
             .digits(0),
-        lower("RSS after", "MiB", "final_bytes", mib).digits(1),
+        mib("RSS after", "final_bytes"),
     ]
 }
 
@@ -131,7 +123,7 @@ pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> 
             program.label.name.clone(),
             program.label.what.clone(),
             calls.allocations.to_string(),
-            table::figure(calls.bytes as f64 / f64::from(1 << 20)),
+            table::figure(calls.bytes as f64 / MIB),
             table::figure(100.0 * program.probe.share()),
         ]
     };

@@ -70,10 +70,8 @@ impl Plan for StartUp {
             Ok(measurement.into())
         };
         let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let time = Metric::new("time", "us per start", Direction::Lower, "start_ns")
-            .per("operations")
-            .times(1e-3);
-        let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident_kib");
+        let time = lower("time", "us per start", "start_ns").per("operations").times(1e-3);
+        let memory = lower("resident", "resident, KiB", "resident_kib");
         let metrics = vec![time.primary(), memory.digits(0)];
         let about = format!("{}, one after the other.", counted(each, "start"));
         let plan = Experiment { about, metrics, ..plan }.option("starts", each);

@@ -127,8 +127,7 @@ impl Plan for Zone {
                 "{LLFREE}: left out, for {LLFREE_OBJECT} names no shared object of it"
             )?;
         }
-        let workload = |row: &Row| Workload::new(&row.to_string(), Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
+        let workloads = workloads(&rows);
         let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
         let (mib, millis, printed) = (self.mib, self.millis, rows.clone());
         let sampler = move |key: SampleKey| {

@@ -79,8 +79,7 @@ impl Plan for CacheHit {
         let (variants, caches) = Variants::with_copy(&self.common, found.collect(), QUARRY)?;
         let is_wanted = |work: &&Work| wanted.contains(&work.name.as_str());
         let works: Vec<Work> = program.workloads.iter().filter(is_wanted).cloned().collect();
-        let rows =
-            works.iter().map(|it| Workload::new(&it.name, Verify::PerOperation(1))).collect();
+        let rows = workloads(works.iter().map(|it| &it.name));
         let targets = targets(&works, &caches);
         let (mib, rounds, latency_us) = (self.mib, self.rounds, self.latency_us);
         let cpus = affinity::choose(&affinity::allowed(), 64);
@@ -116,8 +115,6 @@ impl Plan for CacheHit {
 
 /// All metrics. Simulated policies have only the miss ratio.
 fn metrics() -> Vec<Metric> {
-    let lower = |name, unit, of| Metric::new(name, unit, Direction::Lower, of);
-    let mib = 1.0 / f64::from(1 << 20);
     vec![
         lower(LOOKUP, "ns per lookup", "lookup_ns").per("operations").digits(1).primary(),
         lower(HIT, "ns per hit", "hit_ns").per("hits").digits(1),
@@ -127,7 +124,7 @@ fn metrics() -> Vec<Metric> {
             .digits(2),
         lower(MISSES, "%", "misses").per("operations").times(100.0).digits(2),
         lower(EVICTION, "ns per miss beside the fill", "overhead_ns").per("misses").digits(0),
-        lower(RESIDENT, "MiB", "resident_bytes").times(mib).digits(1),
+        mib(RESIDENT, "resident_bytes"),
     ]
 }
 

@@ -132,8 +132,7 @@ impl Plan for Kernel {
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         lab.out.write_all(&left_out)?;
-        let workload = |row: &&Row| Workload::new(&row.name, Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
+        let workloads = workloads(&rows);
         let sampling = self.sampling(&rows, contenders, events.ok(), lab.out)?;
         let sampler = move |key: SampleKey| match &sampling.contenders[key.variant] {
             // Booting is a guest's warm-up.

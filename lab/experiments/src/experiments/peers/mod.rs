@@ -141,8 +141,8 @@ impl Peers {
 }
 
 fn metrics() -> Vec<Metric> {
-    let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
-    let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);
+    let cpu = lower(CPU, "s of CPU", "cpu_ns").times(1e-9).digits(3);
+    let held = lower(HELD_AFTER, "MiB", HELD).digits(1);
     malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
 }
 

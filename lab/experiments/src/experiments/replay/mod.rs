@@ -10,19 +10,11 @@ mod sample;
 mod spec;
 mod tables;
 
-use super::plan::{Entry, Lab, Staged, Variants};
-use anyhow::{Result, bail};
+use super::plan::*;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches};
 use quarry_harness::destination::{Destination, Present};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::WorkKind;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Variant, Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
-use quarry_harness::usage::Usage;
-use quarry_harness::{affinity, nearest};
 use quarry_mm::frame::MAX_NODES;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_replay::crew::Place;
@@ -155,8 +147,7 @@ impl Replaying {
         }
         let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
         let json = options.json.as_ref().map(open).transpose()?;
-        let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
+        let workloads = workloads(&rows);
         let on_each = |name: &String| {
             let row = spec.row(name)?;
             Ok(policies.iter().map(|policies| self.path(&row, policies)).collect())

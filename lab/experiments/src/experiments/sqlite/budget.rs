@@ -1,14 +1,10 @@
 //! `sqlite-budget`: many databases under one budget, of which some are popular for a while.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, QUARRY, lineup};
-use quarry_harness::results::{Against, Over, Relation, Target};
+use super::load::{CACHES, LoadProgram, QUARRY, TIME, lineup, print_by_threads, target};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const MIB: u64 = 1 << 20;
-/// The metric of the targets.
-const TIME: &str = "time";
 /// Page caches for one thread only.
 const SINGLE: &str = "shared-single";
 
@@ -70,16 +66,16 @@ impl Plan for SqliteBudget {
         let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
-        program.create(&folder, self.databases, self.mib * MIB)?;
+        program.create(&folder, self.databases, self.mib << 20)?;
         let mut bytes = BTreeMap::new();
         for &tasks in &self.common.tasks {
             let names = self.common.variants.iter().map(String::as_str);
             let able: Vec<&str> = names.filter(|name| tasks == 1 || *name != SINGLE).collect();
             let fill = self.options(tasks, 100);
-            let found = budgets(&program, &able, &folder, self.budget * MIB, &fill)?;
+            let found = budgets(&program, &able, &folder, self.budget << 20, &fill)?;
             for (cache, bytes) in &found {
                 if ![QUARRY, UNBOUNDED].contains(&cache.as_str()) {
-                    let mib = *bytes as f64 / MIB as f64;
+                    let mib = *bytes as f64 / MIB;
                     let found = format!("page cache of {mib:.1} MiB, found by trial");
                     writeln!(lab.out, "{cache}, threads {tasks}: {found}")?;
                 }
@@ -99,14 +95,17 @@ impl Plan for SqliteBudget {
             Ok(program.lookups(cache, &folder, *bytes, &per_tasks[&key.tasks])?.into())
         };
         let work = format!("{} databases", self.databases);
-        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
+        let workloads = workloads([&work]);
         let plan = Experiment {
             about: format!(
                 "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
                 self.lookups, self.mib, self.budget, self.latency
             ),
             metrics: metrics(),
-            targets: targets(&work),
+            targets: vec![
+                target("time per look-up, separate caches", &work, "separate", 1.0 / 1.5),
+                target("time per look-up, one shared group", &work, "shared", 1.0),
+            ],
             warm_up: false,
             ..experiment(&self.common, variants, workloads, sampler)?
         };
@@ -135,15 +134,9 @@ impl SqliteBudget {
 }
 
 fn metrics() -> Vec<Metric> {
-    let mib = |name: &str, figure: &str| {
-        Metric::new(name, "MiB", Direction::Lower, figure).times(1.0 / MIB as f64).digits(1)
-    };
     vec![
         Metric::rate("look-ups per second").digits(0),
-        Metric::new(TIME, "us per look-up", Direction::Lower, "time_ns")
-            .per("operations")
-            .times(1e-3)
-            .primary(),
+        lower(TIME, "us per look-up", "time_ns").per("operations").times(1e-3).primary(),
         micros("p50, us", "p50_ns"),
         micros("p99, us", "p99_ns"),
         Metric::counted("pages read", "page_reads"),
@@ -152,32 +145,11 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-fn targets(work: &str) -> Vec<Target> {
-    let target = |what: &str, peer: &str, at_most: f64| Target {
-        work: what.to_owned(),
-        workloads: vec![work.to_owned()],
-        metric: TIME.to_owned(),
-        against: Against::Each(vec![peer.to_owned()]),
-        over: Over::EachWorkload,
-        relation: Relation::Ratio,
-        at_most,
-    };
-    vec![
-        target("time per look-up, separate caches", "separate", 1.0 / 1.5),
-        target("time per look-up, one shared group", "shared", 1.0),
-    ]
-}
-
 fn print(run: &Run, work: &str, out: &mut dyn Write) -> Result<()> {
     if let Some((table, legend)) = targets_of(run) {
         writeln!(out, "{}\n\n{legend}\n", table.text())?;
     }
-    for tasks in run.meta.tasks.clone() {
-        let mut one = run.clone();
-        one.meta.tasks = vec![tasks];
-        writeln!(out, "Medians, {}:\n", counted(tasks, "thread"))?;
-        writeln!(out, "{}\n", by_variant(&one, work, "page cache").text())?;
-    }
+    print_by_threads(run, work, "page cache", out)?;
     Ok(writeln!(out, "{}", Matrix::new(run, group_of_all(work, run)).tables())?)
 }
 

@@ -1,12 +1,8 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, lineup};
-use quarry_harness::results::{Against, Over, Relation, Target};
+use super::load::{CACHES, LoadProgram, lineup, target};
 use std::path::PathBuf;
-
-const MIB: u64 = 1 << 20;
-const TIME: &str = "time";
 
 /// SQLite with one database that fits into its cache, read by one connection and by two.
 ///
@@ -49,11 +45,11 @@ impl Plan for SqliteHot {
         let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
-        program.create(&folder, 1, self.mib * MIB)?;
+        program.create(&folder, 1, self.mib << 20)?;
         let (mib, lookups) = (self.mib, self.lookups);
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
-            let budget = (mib * 3 / 2 + 64) * u64::from(key.tasks) * MIB;
+            let budget = ((mib * 3 / 2 + 64) * u64::from(key.tasks)) << 20;
             let options = [
                 "--databases=1".to_owned(),
                 "--all".to_owned(),
@@ -67,21 +63,12 @@ impl Plan for SqliteHot {
             Ok(program.lookups(&caches[key.variant], &folder, budget, &options)?.into())
         };
         let work = format!("{mib} MiB");
-        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
+        let workloads = workloads([&work]);
         let metric = Metric::time_per_operation().primary();
-        let target = Target {
-            work: "look-ups in a hot database".to_owned(),
-            workloads: vec![work.clone()],
-            metric: TIME.to_owned(),
-            against: Against::Each(vec!["separate".to_owned()]),
-            over: Over::EachWorkload,
-            relation: Relation::Ratio,
-            at_most: 1.0,
-        };
         let plan = Experiment {
             about: format!("{lookups} look-ups of each connection in a database of {work}."),
             metrics: vec![metric, Metric::counted("pages read", "page_reads")],
-            targets: vec![target],
+            targets: vec![target("look-ups in a hot database", &work, "separate", 1.0)],
             ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("mib", mib).option("lookups", lookups);

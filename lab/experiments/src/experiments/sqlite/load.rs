@@ -1,12 +1,9 @@
 //! The program `quarry-sqlite-load`: where it is, and how its output is read.
 
-use crate::experiments::plan::Variants;
-use anyhow::{Context, Result, bail};
+use crate::experiments::plan::*;
 use quarry_compare::companion;
 use quarry_harness::launch::{cleared_variables, end_of};
-use quarry_harness::nearest;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Measurement, Variant};
+use quarry_harness::results::{Against, Over, Relation, Target};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,6 +43,38 @@ pub(super) fn lineup<D: Defaults>(
         None => Err(nearest::unknown("variant", name, &names)),
     };
     Variants::with_copy(of, of.variants.iter().map(find).collect::<Result<_>>()?, names[0])
+}
+
+/// The metric of the targets.
+pub(super) const TIME: &str = "time";
+
+/// Quarry's time in relation to that of one of the other page caches.
+pub(super) fn target(what: &str, workload: &str, peer: &str, at_most: f64) -> Target {
+    Target {
+        work: what.to_owned(),
+        workloads: vec![workload.to_owned()],
+        metric: TIME.to_owned(),
+        against: Against::Each(vec![peer.to_owned()]),
+        over: Over::EachWorkload,
+        relation: Relation::Ratio,
+        at_most,
+    }
+}
+
+/// Prints a table of the variants for each number of threads.
+pub(super) fn print_by_threads(
+    run: &Run,
+    workload: &str,
+    variants: &str,
+    out: &mut dyn Write,
+) -> Result<()> {
+    for tasks in run.meta.tasks.clone() {
+        let mut one = run.clone();
+        one.meta.tasks = vec![tasks];
+        let table = by_variant(&one, workload, variants).text();
+        writeln!(out, "Medians, {}:\n\n{table}\n", counted(tasks, "thread"))?;
+    }
+    Ok(())
 }
 
 pub(super) struct LoadProgram {

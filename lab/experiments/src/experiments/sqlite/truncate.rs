@@ -41,7 +41,7 @@ impl Plan for TruncateStall {
         let sampler = move |key: SampleKey| {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
         };
-        let workloads = WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
+        let workloads = workloads(WAYS.map(|(_, name)| name));
         let plan = Experiment {
             about: format!("{pages} pages of 4 KiB, in a fresh process."),
             metrics: metrics(),
@@ -65,12 +65,10 @@ impl Plan for TruncateStall {
 fn metrics() -> Vec<Metric> {
     vec![
         Metric::time_per_operation().primary(),
-        Metric::new("all, ms", "ms", Direction::Lower, "wall_ns").times(1e-6).digits(1),
+        lower("all, ms", "ms", "wall_ns").times(1e-6).digits(1),
         micros("longest stall, us", "longest_stall_ns"),
         micros("longest while idle, us", "idle_stall_ns"),
         micros("p99, us", "p99_stall_ns"),
-        Metric::new("peak RSS, MiB", "MiB", Direction::Lower, "peak_rss")
-            .times(1.0 / 1048576.0)
-            .digits(0),
+        mib("peak RSS, MiB", "peak_rss").digits(0),
     ]
 }
