@@ -3,7 +3,7 @@
 use super::plan::*;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
-use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
+use crate::patterns::{Family, Outcome, Pattern, latency};
 use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::proc;
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl Work for PatternSample {
             }
             tasks => {
                 let (window, time_ns) =
-                    side_by_side::run(self.pattern, heap, budget, tasks, &self.cpus);
+                    self.pattern.run_side_by_side(heap, budget, tasks, &self.cpus);
                 (window.into(), time_ns)
             }
         };

@@ -6,7 +6,7 @@ use crate::driven::Script;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
 use quarry_compare::allocators::GLIBC;
-use quarry_compare::{Interrupt, Launcher, companion, contenders};
+use quarry_compare::companion;
 use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::statistics;
 use quarry_harness::table::{self, Entry, Table, words};
@@ -60,29 +60,28 @@ impl Plan for Programs {
         let scripts = Script::names(&folder)?;
         let names = scripts.iter().map(String::as_str).chain(ALL.iter().map(|it| it.name));
         let wanted = options::exactly(&names.collect::<Vec<_>>(), &self.only, "program --only")?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
+        let mut cast = Cast::new()?;
         if nix::unistd::geteuid().is_root() {
-            launcher.open_to_others()?;
-            contenders.iter_mut().try_for_each(|contender| launcher.within_reach(contender))?;
+            cast.launcher.open_to_others()?;
+            contenders.iter_mut().try_for_each(|it| cast.launcher.within_reach(it))?;
         }
-        let mut cast = Cast::default();
         for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
             let asked = Script::ask(&folder, name).map_err(|advice| format!("{advice:#}"));
             if self.rest && asked.as_ref().is_ok_and(|script| !script.is_server) {
                 continue;
             }
-            let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
+            let made = asked.map(|script| script.make_ready(self.common.quick, &cast.launcher));
             let made = made.map(|made| made.map(|program| program.resting(self.rest)));
-            if !cast.add(made, &interrupt) {
+            if !cast.add(made) {
                 break;
             }
         }
         let is_wanted = |name| !self.rest && wanted.contains(&name);
         let real: Vec<_> = ALL.iter().filter(|it| is_wanted(it.name)).collect();
-        cast.add_real(&real, self.common.quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, 0)?;
-        let programs = Rc::new(cast.ready);
+        cast.add_real(&real, self.common.quick);
+        cast.announce(lab, 0)?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let programs = Rc::new(ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
         let workloads = workloads(programs.iter().map(|it| &it.label.name));
         let plan = experiment(&self.common, variants, workloads, sampler)?;
@@ -93,7 +92,7 @@ impl Plan for Programs {
             plan = plan.option(&program.label.name, &program.label.version);
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(staged.of_programs(interrupt, cast.broken))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 

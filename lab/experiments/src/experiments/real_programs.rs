@@ -5,7 +5,6 @@ use super::malloc_patterns::HUGE;
 use super::plan::*;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
-use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::table::{self, Entry, Table, words};
 use std::rc::Rc;
 
@@ -49,12 +48,11 @@ impl Plan for RealPrograms {
         let wanted: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
         let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         self.common.check_early()?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
-        let mut cast = Cast::default();
-        cast.add_real(&wanted, quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, 0)?;
-        let programs = Rc::new(cast.ready);
+        let mut cast = Cast::new()?;
+        cast.add_real(&wanted, quick);
+        cast.announce(lab, 0)?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let programs = Rc::new(ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
         // Samples verify one operation, or each request to a server.
         let workloads = workloads(programs.iter().map(|it| &it.label.name));
@@ -65,7 +63,7 @@ impl Plan for RealPrograms {
             plan = plan.option(what.name, what.amount(quick));
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(staged.of_programs(interrupt, cast.broken))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 

@@ -174,6 +174,10 @@ impl Places {
         Self { heap, blocks: sizes.enumerate().map(allocate).collect() }
     }
 
+    pub(super) fn empty(heap: Heap, count: usize) -> Self {
+        Self { heap, blocks: (0..count).map(|_| None).collect() }
+    }
+
     /// Frees the block of a place and allocates another. Returns the number of freed blocks.
     #[inline(always)]
     pub(super) fn replace(&mut self, mark: usize, size: usize) -> u64 {

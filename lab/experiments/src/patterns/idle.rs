@@ -54,7 +54,7 @@ impl Work for IdleSample {
         let (mut live, mut verified) = (0, 0);
         for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
-                live += entry.size() as u64;
+                live += entry.size as u64;
                 verified += 1;
                 continue;
             }

@@ -71,12 +71,10 @@ pub(crate) fn answer(
 #[derive(Default)]
 pub(crate) struct Entry {
     word: usize,
-    size: usize,
+    pub(crate) size: usize,
 }
 
 impl Entry {
-    pub(crate) const EMPTY: Self = Self { word: 0, size: 0 };
-
     /// Allocates a block of at least 8 bytes and writes all of it.
     pub(crate) fn allocate(heap: Heap, size: usize) -> Self {
         let word = heap.allocate(size, size as u64).into_word();
@@ -95,10 +93,6 @@ impl Entry {
         // word, has just lost it.
         heap.free(unsafe { Block::from_word(word) }, size as u64);
         Some(size)
-    }
-
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -4,8 +4,7 @@
 //! ```text
 //! generated  inputs that are made: a C file, a puzzle
 //! clients    send requests to servers, and compare every reply
-//! traffic    requests to a store of keys and values, and the expected replies
-//! stores     that traffic in the protocols of redis and memcached
+//! stores     requests to stores of keys and values, in the protocols of redis and memcached
 //! http       pages, and documents of JSON
 //! ```
 //!
@@ -15,7 +14,6 @@ mod clients;
 mod generated;
 mod http;
 mod stores;
-mod traffic;
 
 use crate::ready_program::{self, Check, Label, ReadyProgram};
 use anyhow::{Context, Result};

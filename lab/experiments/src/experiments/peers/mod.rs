@@ -84,16 +84,15 @@ impl Plan for Peers {
         let is_usual = |it: &Part| !quick || it.is_quick();
         let wanted = options::named(Part::all(), &self.only, "workload --only", is_usual)?;
         let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
         let programs: Vec<_> = wanted.iter().filter_map(Part::program).collect();
-        let mut cast = Cast::default();
-        cast.add_real(&programs, quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, wanted.len() - programs.len())?;
-        let has = |name: &str| cast.ready.iter().any(|it| it.label.name == name);
+        let mut cast = Cast::new()?;
+        cast.add_real(&programs, quick);
+        cast.announce(lab, wanted.len() - programs.len())?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let has = |name: &str| ready.iter().any(|it| it.label.name == name);
         let is_ready = |part: &Part| part.program().is_none_or(|it| has(it.name));
         let parts: Vec<Part> = wanted.into_iter().filter(is_ready).collect();
-        let programs = Rc::new(cast.ready);
+        let programs = Rc::new(ready);
         let is_peer = |it: &&Contender| {
             let Allocator { name, description, .. } = &it.allocator;
             ![GLIBC, QUARRY].contains(&name.as_str()) && !description.starts_with("libquarry")
@@ -113,7 +112,7 @@ impl Plan for Peers {
         let plan = self.plan(variants, sampler)?;
         let mut staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
         staged.peers = peers;
-        Ok(staged.of_programs(interrupt, cast.broken))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 

@@ -5,7 +5,6 @@ pub(super) mod beside;
 mod calibrate;
 mod documents;
 mod profile;
-mod row;
 mod sample;
 mod spec;
 mod tables;
@@ -21,9 +20,8 @@ use quarry_replay::crew::Place;
 use quarry_replay::kernels::Cast;
 use quarry_replay::policies::{Policies, UnknownPolicy};
 use quarry_replay::stack::Machine;
-use row::Row;
 use sample::ReplaySample;
-use spec::{Amount, Spec};
+use spec::{Amount, Row, Spec};
 use std::path::PathBuf;
 
 /// Defaults of all replays. A replay's own variants and tasks replace them.

@@ -1,8 +1,7 @@
 //! One sample of a replay, taken in a process of its own.
 
 use super::profile;
-use super::row::Row;
-use super::spec::Spec;
+use super::spec::{Row, Spec};
 use anyhow::{Result, anyhow, bail};
 use quarry_harness::launch::{self, Work};
 use quarry_harness::results::Measurement;
