@@ -115,21 +115,12 @@ impl FramesSample {
             "{} MiB are too few for order {order}",
             self.mib
         );
-        let shares = held.chunks(held.len().div_ceil(tasks).max(1)).map(<[u32]>::to_vec);
-        let mut shares: Vec<Vec<u32>> = shares.collect();
-        shares.resize_with(tasks, Vec::new);
-        let crew: Vec<Task<'_, F>> = shares
-            .into_iter()
-            .enumerate()
-            .map(|(number, blocks)| Task {
-                allocator,
-                number,
-                order,
-                blocks,
-                random: number as u64,
-            })
-            .collect();
-        let (windows, left) = self.together(crew, most)?;
+        let mut shares = held.chunks(held.len().div_ceil(tasks).max(1)).map(<[u32]>::to_vec);
+        let task = |number| {
+            let (blocks, random) = (shares.next().unwrap_or_default(), number as u64);
+            Task { allocator, number, order, blocks, random }
+        };
+        let (windows, left) = self.together((0..tasks).map(task).collect(), most)?;
         for blocks in left {
             blocks.into_iter().for_each(|first| allocator.put(0, first, order));
         }

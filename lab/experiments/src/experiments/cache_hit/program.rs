@@ -42,16 +42,13 @@ pub(super) struct Work {
     pub(super) fits: bool,
 }
 
-pub(super) struct Program {
-    file: PathBuf,
-    pub(super) variants: Vec<Cache>,
-    pub(super) workloads: Vec<Work>,
-}
-
+/// The program, as it describes itself.
 #[derive(Deserialize)]
-struct List {
+pub(super) struct Program {
+    #[serde(skip)]
+    file: PathBuf,
     variants: Vec<Cache>,
-    workloads: Vec<Work>,
+    pub(super) workloads: Vec<Work>,
 }
 
 /// Tells the program which sample to take. The program refuses unknown fields.
@@ -94,15 +91,15 @@ impl Program {
         if !output.status.success() {
             bail!("{PROGRAM} list: {}", launch::end_of(&output));
         }
-        let list: Option<List> = serde_json::from_slice(&output.stdout).ok();
-        let is_this = |list: &List| {
-            list.variants.iter().map(|it| &it.name).eq(VARIANTS)
-                && list.workloads.iter().map(|it| &it.name).eq(WORKLOADS)
+        let found: Option<Self> = serde_json::from_slice(&output.stdout).ok();
+        let is_this = |found: &Self| {
+            found.variants.iter().map(|it| &it.name).eq(VARIANTS)
+                && found.workloads.iter().map(|it| &it.name).eq(WORKLOADS)
         };
-        let Some(List { variants, workloads }) = list.filter(is_this) else {
+        let Some(found) = found.filter(is_this) else {
             bail!("{} is of another version; `make caches` builds it anew", file.display())
         };
-        Ok(Self { file, variants, workloads })
+        Ok(Self { file, ..found })
     }
 
     pub(super) fn chosen(&self, names: &[String]) -> Vec<Cache> {

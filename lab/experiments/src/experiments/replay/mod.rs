@@ -17,7 +17,6 @@ use quarry_harness::destination::{Destination, Present};
 use quarry_mm::frame::MAX_NODES;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_replay::crew::Place;
-use quarry_replay::kernels::Cast;
 use quarry_replay::policies::{Policies, UnknownPolicy};
 use quarry_replay::stack::Machine;
 use sample::ReplaySample;
@@ -128,15 +127,16 @@ impl Replaying {
         let (Variants { all, baseline }, policies) =
             Variants::with_copy(&options.common, found, &names[0])?;
         let rows = self.rows()?;
-        self.check_place(&rows)?;
+        if options.place.is_some() && !rows.iter().all(|row| row.has_senders(self.amount())) {
+            bail!(Usage(format!("--place: nothing to choose in {}", spec.name)));
+        }
         if options.calibrate {
-            let of = |name: &String| {
-                let row = spec.row(name)?;
+            let of = |row: &Row| {
                 let Some(scenario) = row.scenario(self.amount(), None) else {
                     bail!(Usage(format!("--calibrate: {} has no stand-in for work", spec.name)));
                 };
                 let of_baseline = policies.last().expect("the copy of the baseline");
-                anyhow::Ok((self.path(&row, of_baseline), scenario))
+                Ok((self.path(row, of_baseline), scenario))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
             let Common { tasks, samples, .. } = &options.common;
@@ -145,13 +145,14 @@ impl Replaying {
         }
         let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
         let json = options.json.as_ref().map(open).transpose()?;
-        let workloads = workloads(&rows);
-        let on_each = |name: &String| {
-            let row = spec.row(name)?;
-            Ok(policies.iter().map(|policies| self.path(&row, policies)).collect())
+        let workloads = workloads(rows.iter().map(|row| &row.name));
+        let on_each = |row| policies.iter().map(|policies| self.path(row, policies)).collect();
+        let paths: Vec<Vec<ReplaySample>> = rows.iter().map(on_each).collect();
+        let sampler = move |key: SampleKey| {
+            let path = paths[key.workload][key.variant].clone();
+            let amount = spec.amount_of_each(path.amount, key.tasks);
+            Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
         };
-        let paths = rows.iter().map(on_each).collect::<Result<_>>()?;
-        let sampler = ReplayedPaths { paths, amount: spec.amount.as_ref() };
         let plan = options.common.experiment(&spec.name, all, &baseline, workloads, sampler)?;
         let mut plan = Experiment { metrics: spec.metrics(), ..plan }
             .option("declared_cpus", self.machine(None).cpus)
@@ -180,7 +181,7 @@ impl Replaying {
         })))
     }
 
-    fn rows(&self) -> Result<Vec<String>> {
+    fn rows(&self) -> Result<Vec<Row>> {
         for name in &self.options.only {
             self.spec.row(name)?;
         }
@@ -188,21 +189,7 @@ impl Replaying {
             true => row.quick || !self.options.common.quick,
             false => self.options.only.contains(&row.name),
         };
-        Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
-    }
-
-    /// Refuses `--place` if one of the rows has no sender.
-    fn check_place(&self, rows: &[String]) -> Result<()> {
-        let sends = |row: &Row| {
-            let scenario = row.scenario(self.amount(), None);
-            scenario.is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)))
-        };
-        for row in rows {
-            if self.options.place.is_some() && !sends(&self.spec.row(row)?) {
-                bail!(Usage(format!("--place: nothing to choose in {}", self.spec.name)));
-            }
-        }
-        Ok(())
+        Ok(self.spec.rows().into_iter().filter(wanted).collect())
     }
 
     /// The machine that formulas assume, for a row that may have its own number of CPUs.
@@ -240,20 +227,6 @@ impl Replaying {
             alone: false,
             timed: false,
         }
-    }
-}
-
-/// Kernel paths that are replayed in fresh processes, by workload and then by variant.
-struct ReplayedPaths {
-    paths: Vec<Vec<ReplaySample>>,
-    amount: Option<&'static Amount>,
-}
-
-impl Sampler for ReplayedPaths {
-    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
-        let path = self.paths[key.workload][key.variant].clone();
-        let amount = self.amount.map_or(path.amount, |it| it.of_each(path.amount, key.tasks));
-        Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
     }
 }
 

@@ -7,7 +7,7 @@ use quarry_harness::nearest;
 use quarry_harness::results::Metric;
 use quarry_replay::crew::{Load, Place};
 use quarry_replay::file_loads::FileLoad;
-use quarry_replay::kernels::{Scenario, Setting, WorkRow};
+use quarry_replay::kernels::{Cast, Scenario, Setting, WorkRow};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -75,17 +75,7 @@ pub(super) struct Amount {
     pub(super) quick: u32,
     /// Maximum amount of all tasks together, but each has 1 or more; 0 = each has the whole amount.
     #[serde(default)]
-    pub(super) together: u32,
-}
-
-impl Amount {
-    /// The amount of work for each of `tasks` tasks, if the user or the default asks for `amount`.
-    pub(super) fn of_each(&self, amount: u32, tasks: u32) -> u32 {
-        match self.together {
-            0 => amount,
-            together => amount.min(together / tasks).max(1),
-        }
-    }
+    together: u32,
 }
 
 impl Spec {
@@ -94,6 +84,14 @@ impl Spec {
         let names: Vec<&str> = REPLAYS.experiment.iter().map(|spec| spec.name.as_str()).collect();
         let found = REPLAYS.experiment.iter().find(|spec| spec.name == name);
         found.ok_or_else(|| nearest::unknown("experiment", name, &names))
+    }
+
+    /// The amount of work for each of `tasks` tasks, if the user or the default asks for `amount`.
+    pub(super) fn amount_of_each(&self, amount: u32, tasks: u32) -> u32 {
+        match self.amount.as_ref().map_or(0, |it| it.together) {
+            0 => amount,
+            together => amount.min(together / tasks).max(1),
+        }
     }
 
     pub(super) fn help(&self) -> String {
@@ -250,6 +248,11 @@ impl Row {
         let Runs::Path(path) = self.runs else { return None };
         let place = place.unwrap_or(self.setting.place);
         Some(Scenario::of(path, &Setting { amount, place, ..self.setting }))
+    }
+
+    /// Returns whether its tasks are pairs of a sender and a receiver.
+    pub(super) fn has_senders(&self, amount: u32) -> bool {
+        self.scenario(amount, None).is_some_and(|it| matches!(it.cast, Cast::Crew(_)))
     }
 
     pub(super) fn load(&self) -> Option<FileLoad> {
