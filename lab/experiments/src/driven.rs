@@ -15,7 +15,7 @@
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
 use quarry_compare::{Launcher, Program};
-use quarry_harness::launch::{cleared_variables, end_of, last_line};
+use quarry_harness::launch::{end_of, last_line, preload_into};
 use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -141,9 +141,7 @@ impl Script {
     fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);
-        for key in cleared_variables() {
-            command.env_remove(key);
-        }
+        preload_into(&mut command, None);
         let output = command.output().context("bash")?;
         if !output.status.success() {
             bail!("{}: prepare: {}", self.name, end_of(&output));

@@ -78,16 +78,12 @@ impl Work for PatternSample {
                 (window.into(), time_ns)
             }
         };
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
         Ok(Measurement {
-            operations: window.operations,
-            time_ns,
-            wall_ns: window.wall_ns,
-            cpu_ns: window.cpu_ns,
-            verified: window.verified,
-            served_by,
+            verified,
             counters: usage()?,
             figures: figures.into_iter().map(|(name, it)| (name.to_owned(), it)).collect(),
-            series: BTreeMap::new(),
+            ..Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, &served_by)
         })
     }
 }

@@ -174,7 +174,7 @@ impl FramesSample {
         let Some(operations) = self.operations else {
             return window::measure(Budget::of_millis(self.millis), || chunk(usual));
         };
-        let mut window = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };
+        let mut window = Window::default();
         while window.operations < operations {
             let Done { operations, verified } = chunk(usual.min(operations - window.operations));
             window.operations += operations;

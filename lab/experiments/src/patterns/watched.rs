@@ -3,6 +3,7 @@
 use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};
 use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::results::Measurement;
 use quarry_harness::watch::GROUP_VARIABLE;
 use std::io::Write;
@@ -36,6 +37,10 @@ pub(crate) fn wait_for_the_end() {
     let mut byte = 0u8;
     // SAFETY: reads at most one byte into `byte`.
     while unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) } > 0 {}
+}
+
+pub(crate) fn minor_faults() -> Result<u64> {
+    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
 }
 
 pub(crate) fn resident() -> u64 {

@@ -31,7 +31,7 @@ pub(crate) struct Done {
     pub(crate) verified: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) operations: u64,
     /// Operations that were verified: blocks that kept their mark, or packets that arrived.

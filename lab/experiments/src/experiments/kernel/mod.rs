@@ -152,7 +152,7 @@ impl Plan for Kernel {
 
 fn metrics() -> Vec<Metric> {
     let mut metrics = vec![Metric::rate("operations/s").primary()];
-    metrics.extend(counts::COUNTS.iter().map(counts::Count::metric));
+    metrics.extend(counts::COUNTS.iter().map(counts::metric));
     metrics.push(Metric::new(readings::HIGH, "pages", Direction::None, readings::HIGH).digits(0));
     metrics
 }
@@ -226,9 +226,7 @@ impl Sampling {
         match &self.contenders[key.variant] {
             Contender::Stack(policies) => {
                 let terms = Terms { tasks: key.tasks, ..self.terms };
-                let mut measurement = replay.measure(policies, terms)?;
-                counts::name(&mut measurement, false);
-                Ok(measurement)
+                Ok(counts::named(replay.measure(policies, terms)?, false))
             }
             Contender::Kernel { counted, setting } => {
                 let make = |place: &PathBuf| Folder::within(place);
@@ -238,9 +236,7 @@ impl Sampling {
                     events: self.events.clone().filter(|_| *counted),
                     ..self.order(row, key, setting)
                 };
-                let mut measurement = launch::sample(&sample.order(), None, &[])?;
-                counts::name(&mut measurement, true);
-                Ok(measurement)
+                Ok(counts::named(launch::sample(&sample.order(), None, &[])?, true))
             }
             Contender::Guest { folder, setting } => {
                 let places = guest::FOLDERS.map(|place| Path::new(place).join(guest::FOLDER));
@@ -255,9 +251,8 @@ impl Sampling {
                 };
                 let instructions = ask(Clock::Instructions, None)?.wall_ns;
                 let counted = ask(Clock::Host, Some(Events::of_guest()))?;
-                let mut counted = counted.with(&[(counts::INSTRUCTIONS, instructions)]);
-                counts::name(&mut counted, true);
-                Ok(counted)
+                let counted = counted.with(&[(counts::INSTRUCTIONS, instructions)]);
+                Ok(counts::named(counted, true))
             }
         }
     }

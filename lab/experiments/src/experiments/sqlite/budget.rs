@@ -67,7 +67,7 @@ impl Plan for SqliteBudget {
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
         program.create(&folder, self.databases, self.mib << 20)?;
-        let mut bytes = BTreeMap::new();
+        let mut by_tasks = BTreeMap::new();
         for &tasks in &self.common.tasks {
             let names = self.common.variants.iter().map(String::as_str);
             let able: Vec<&str> = names.filter(|name| tasks == 1 || *name != SINGLE).collect();
@@ -80,19 +80,13 @@ impl Plan for SqliteBudget {
                     writeln!(lab.out, "{cache}, threads {tasks}: {found}")?;
                 }
             }
-            bytes.insert(tasks, found);
+            by_tasks.insert(tasks, (found, self.options(tasks, self.lookups)));
         }
-        let per_tasks: BTreeMap<u32, Vec<String>> = self
-            .common
-            .tasks
-            .iter()
-            .map(|tasks| (*tasks, self.options(*tasks, self.lookups)))
-            .collect();
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
-            let cache = &caches[key.variant];
-            let Some(bytes) = bytes[&key.tasks].get(cache) else { return Err(NoSample::LeftOut) };
-            Ok(program.lookups(cache, &folder, *bytes, &per_tasks[&key.tasks])?.into())
+            let (cache, (bytes, options)) = (&caches[key.variant], &by_tasks[&key.tasks]);
+            let Some(bytes) = bytes.get(cache) else { return Err(NoSample::LeftOut) };
+            Ok(program.lookups(cache, &folder, *bytes, options)?.into())
         };
         let work = format!("{} databases", self.databases);
         let workloads = workloads([&work]);

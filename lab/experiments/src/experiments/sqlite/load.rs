@@ -2,7 +2,7 @@
 
 use crate::experiments::plan::*;
 use quarry_compare::companion;
-use quarry_harness::launch::{cleared_variables, end_of};
+use quarry_harness::launch::end_of;
 use quarry_harness::results::{Against, Over, Relation, Target};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -133,9 +133,7 @@ impl LoadProgram {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.file);
-        for key in cleared_variables() {
-            command.env_remove(key);
-        }
+        launch::preload_into(&mut command, None);
         command.arg(verb);
         command
     }
