@@ -1,6 +1,6 @@
 //! The tables: the counts of each workload side by side, and a table of rates.
 
-use super::rows::Row;
+use super::Row;
 use super::variants::{GUEST, KERNEL, UNCOUNTED};
 use crate::experiments::replay::beside::Beside;
 use crate::witness::readings::PageLists;
@@ -19,13 +19,8 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     let selection = Selection::of(run);
     // The copy of an uncounted baseline is not counted either.
     let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
-    let columns: Vec<&Column<'_>> = run
-        .meta
-        .variants
-        .iter()
-        .filter_map(|it| selection.column(&it.name))
-        .filter(is_counted)
-        .collect();
+    let all = run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
+    let columns: Vec<&Column<'_>> = all.filter(is_counted).collect();
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
         let tasks = table::counted(of.tasks, "task");

@@ -1,12 +1,12 @@
 //! `cache-hit`: Quarry's page cache compared with other caches of pages.
-//!
-//! `program` is the program that takes the samples.
-
-mod program;
 
 use super::plan::*;
-use program::{Cache, Order, Program, Work};
+use quarry_compare::allocators::peer_folders;
+use quarry_harness::launch::SAMPLE_COMMAND;
 use quarry_harness::results::{Against, Over, Relation, Target};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::process::Command;
 
 const LOOKUP: &str = "lookup";
 const HIT: &str = "hit";
@@ -66,10 +66,10 @@ impl Plan for CacheHit {
     const NAME: &'static str = "cache-hit";
 
     fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
-        each_once(&self.common.variants, program::check_variant)?;
+        each_once(&self.common.variants, check_variant)?;
         let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
         self.common.baseline(&names, QUARRY)?;
-        let wanted = program::workloads(&self.only)?;
+        let wanted = options::named(WORKLOADS.to_vec(), &self.only, "workload --only", |_| true)?;
         self.common.check_early()?;
         let program = Program::find()?;
         let found = program.chosen(&self.common.variants).into_iter().map(|it| {
@@ -193,4 +193,112 @@ fn without<'a>(run: &Run, left_out: impl Iterator<Item = &'a Cache>) -> Run {
     rest.meta.variants.retain(|it| !left_out.contains(&it.name.as_str()));
     rest.samples.retain(|it| !left_out.contains(&it.variant.as_str()));
     rest
+}
+
+/// The program that takes the samples. It links the compared caches, which this command does not.
+const PROGRAM: &str = "cache-hit";
+
+/// Names of the variants that the program of this version has. With these and `WORKLOADS`, options
+/// can be checked even if the program is not built.
+const VARIANTS: [&str; 10] = [
+    "quarry",
+    "quick_cache",
+    "moka",
+    "foyer",
+    "vmcache",
+    "vmcache-shared",
+    "swizzle",
+    "lru",
+    "s3-fifo",
+    "active-inactive",
+];
+const WORKLOADS: [&str; 7] =
+    ["hot-4-mib", "hot-uniform", "hot-zipf-0.9", "zipf-0.9", "scan", "loop", "twice"];
+
+#[derive(Clone, Deserialize)]
+struct Cache {
+    name: String,
+    about: String,
+    is_simulator: bool,
+}
+
+#[derive(Clone, Deserialize)]
+struct Work {
+    name: String,
+    about: String,
+    fits: bool,
+}
+
+/// The program, as it describes itself.
+#[derive(Deserialize)]
+struct Program {
+    #[serde(skip)]
+    file: PathBuf,
+    variants: Vec<Cache>,
+    workloads: Vec<Work>,
+}
+
+/// Tells the program which sample to take. The program refuses unknown fields.
+#[derive(Serialize)]
+struct Order<'a> {
+    variant: &'a str,
+    workload: &'a str,
+    tasks: u32,
+    cpus: &'a [usize],
+    mib: u32,
+    rounds: u32,
+    latency_us: u64,
+    seed: u64,
+}
+
+/// Checks the name of a variant.
+fn check_variant(name: &str) -> Result<()> {
+    match VARIANTS.contains(&name) {
+        true => Ok(()),
+        false => Err(nearest::unknown("cache --variants", name, &VARIANTS)),
+    }
+}
+
+impl Program {
+    /// Finds the program in a folder of peers, and checks its variants and workloads.
+    fn find() -> Result<Self> {
+        let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
+        let Some(file) = files.into_iter().find(|file| file.is_file()) else {
+            bail!(
+                "{PROGRAM}: not built; `make caches` builds it, and QUARRY_PEERS names its folder"
+            )
+        };
+        let output = Command::new(&file).arg("list").output();
+        let output = output.with_context(|| format!("cannot run {}", file.display()))?;
+        if !output.status.success() {
+            bail!("{PROGRAM} list: {}", launch::end_of(&output));
+        }
+        let found: Option<Self> = serde_json::from_slice(&output.stdout).ok();
+        let is_this = |found: &Self| {
+            found.variants.iter().map(|it| &it.name).eq(VARIANTS)
+                && found.workloads.iter().map(|it| &it.name).eq(WORKLOADS)
+        };
+        let Some(found) = found.filter(is_this) else {
+            bail!("{} is of another version; `make caches` builds it anew", file.display())
+        };
+        Ok(Self { file, ..found })
+    }
+
+    fn chosen(&self, names: &[String]) -> Vec<Cache> {
+        let of = |name: &String| self.variants.iter().find(|it| it.name == *name).cloned();
+        names.iter().filter_map(of).collect()
+    }
+
+    /// Takes a sample in a fresh process.
+    fn sample(&self, order: &Order<'_>) -> Result<Measurement> {
+        let mut command = Command::new(&self.file);
+        command.arg(SAMPLE_COMMAND).arg(PROGRAM).arg(serde_json::to_string(order)?);
+        launch::preload_into(&mut command, None);
+        let output = command.output().with_context(|| format!("cannot start {PROGRAM}"))?;
+        let measurement = launch::answer_of(&output, &output.stdout)?;
+        if measurement.served_by != order.variant {
+            bail!("was meant for {}, but served by {}", order.variant, measurement.served_by);
+        }
+        Ok(measurement)
+    }
 }
