@@ -72,9 +72,9 @@ impl Plan for CacheHit {
         let wanted = options::named(WORKLOADS.to_vec(), &self.only, "workload --only", |_| true)?;
         self.common.check_early()?;
         let program = Program::find()?;
-        let found = program.chosen(&self.common.variants).into_iter().map(|it| {
-            let variant = Variant::new(&it.name, &it.about);
-            (it, variant)
+        let found = self.common.variants.iter().filter_map(|name| {
+            let cache = program.variants.iter().find(|it| it.name == *name)?;
+            Some((cache.clone(), Variant::new(name, &cache.about)))
         });
         let (variants, caches) = Variants::with_copy(&self.common, found.collect(), QUARRY)?;
         let is_wanted = |work: &&Work| wanted.contains(&work.name.as_str());
@@ -198,20 +198,8 @@ fn without<'a>(run: &Run, left_out: impl Iterator<Item = &'a Cache>) -> Run {
 /// The program that takes the samples. It links the compared caches, which this command does not.
 const PROGRAM: &str = "cache-hit";
 
-/// Names of the variants that the program of this version has. With these and `WORKLOADS`, options
-/// can be checked even if the program is not built.
-const VARIANTS: [&str; 10] = [
-    "quarry",
-    "quick_cache",
-    "moka",
-    "foyer",
-    "vmcache",
-    "vmcache-shared",
-    "swizzle",
-    "lru",
-    "s3-fifo",
-    "active-inactive",
-];
+/// The workloads of the program of this version. With these and `known`, options can be checked even
+/// if the program is not built.
 const WORKLOADS: [&str; 7] =
     ["hot-4-mib", "hot-uniform", "hot-zipf-0.9", "zipf-0.9", "scan", "loop", "twice"];
 
@@ -251,11 +239,16 @@ struct Order<'a> {
     seed: u64,
 }
 
+/// The names of the variants that the program of this version has.
+fn known() -> impl Iterator<Item = &'static str> {
+    CacheHit::VARIANTS.split(',')
+}
+
 /// Checks the name of a variant.
 fn check_variant(name: &str) -> Result<()> {
-    match VARIANTS.contains(&name) {
+    match known().any(|it| it == name) {
         true => Ok(()),
-        false => Err(nearest::unknown("cache --variants", name, &VARIANTS)),
+        false => Err(nearest::unknown("cache --variants", name, &known().collect::<Vec<_>>())),
     }
 }
 
@@ -275,18 +268,13 @@ impl Program {
         }
         let found: Option<Self> = serde_json::from_slice(&output.stdout).ok();
         let is_this = |found: &Self| {
-            found.variants.iter().map(|it| &it.name).eq(VARIANTS)
+            found.variants.iter().map(|it| &it.name).eq(known())
                 && found.workloads.iter().map(|it| &it.name).eq(WORKLOADS)
         };
         let Some(found) = found.filter(is_this) else {
             bail!("{} is of another version; `make caches` builds it anew", file.display())
         };
         Ok(Self { file, ..found })
-    }
-
-    fn chosen(&self, names: &[String]) -> Vec<Cache> {
-        let of = |name: &String| self.variants.iter().find(|it| it.name == *name).cloned();
-        names.iter().filter_map(of).collect()
     }
 
     /// Takes a sample in a fresh process.

@@ -31,7 +31,6 @@ use pair::Form;
 use quarry_harness::affinity;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Barrier, LazyLock};
 use std::thread;
@@ -114,11 +113,8 @@ struct Patterns {
 }
 
 /// All patterns. Samples never read the table, because reading it allocates memory.
-static TABLE: LazyLock<Vec<Patterns>> = LazyLock::new(|| {
-    let text = include_str!("../../data/patterns.toml");
-    let mut table: BTreeMap<String, _> = toml::from_str(text).expect("a test reads all of them");
-    table.remove("family").unwrap_or_default()
-});
+static TABLE: LazyLock<Vec<Patterns>> =
+    LazyLock::new(|| crate::tables(include_str!("../../data/patterns.toml"), "family"));
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -32,12 +32,8 @@ use std::time::Duration;
 /// Longest time of a sample; a longer one has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
-    let text = include_str!("../../data/real_programs.toml");
-    let mut all: BTreeMap<String, Vec<RealProgram>> =
-        toml::from_str(text).expect("a test reads all of them");
-    all.remove("program").unwrap_or_default()
-});
+pub(crate) static ALL: LazyLock<Vec<RealProgram>> =
+    LazyLock::new(|| crate::tables(include_str!("../../data/real_programs.toml"), "program"));
 
 /// A program; the file describes the fields.
 #[derive(Deserialize)]

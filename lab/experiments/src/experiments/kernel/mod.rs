@@ -35,12 +35,6 @@ use variants::{Contender, KERNEL, Setting};
 /// Bytes of the file system that is made in a file if `--folder` is not given.
 const IMAGE_BYTES: u64 = 1 << 30;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rows {
-    row: Vec<Row>,
-}
-
 /// A workload of `data/kernel.toml`, which describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,11 +56,8 @@ struct Replay {
     amount: Option<u32>,
 }
 
-static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
-    let table: Rows = toml::from_str(include_str!("../../../data/kernel.toml"))
-        .expect("a test reads all of them");
-    table.row
-});
+static ROWS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| crate::tables(include_str!("../../../data/kernel.toml"), "row"));
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
