@@ -2,7 +2,7 @@
 
 use super::plan::*;
 use crate::patterns::empty::{EmptyWork, Timing};
-use crate::patterns::window::Budget;
+use crate::patterns::window::{Budget, Window};
 use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.
@@ -43,14 +43,10 @@ impl Work for EmptySample {
     fn measure(self) -> Result<Measurement> {
         affinity::pin(self.cpu).with_context(|| format!("cannot run on CPU {}", self.cpu))?;
         let window = self.work.run(Budget::of_millis(self.millis), self.timing);
-        let measurement = Measurement::of_window(
-            window.operations,
-            window.cpu_ns,
-            window.wall_ns,
-            window.cpu_ns,
-            if self.timing == Timing::Bare { "bare" } else { "window" },
-        );
-        Ok(Measurement { verified: window.verified, ..measurement })
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
+        let served_by = if self.timing == Timing::Bare { "bare" } else { "window" };
+        let measurement = Measurement::of_window(operations, cpu_ns, wall_ns, cpu_ns, served_by);
+        Ok(Measurement { verified, ..measurement })
     }
 }
 

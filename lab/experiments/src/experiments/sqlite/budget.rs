@@ -1,7 +1,7 @@
 //! `sqlite-budget`: many databases under one budget, of which some are popular for a while.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, QUARRY, TIME, lineup, print_by_threads, target};
+use super::{CACHES, LoadProgram, QUARRY, TIME, lineup, print_by_threads, target};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, lineup, target};
+use super::{CACHES, LoadProgram, lineup, target};
 use std::path::PathBuf;
 
 /// SQLite with one database that fits into its cache, read by one connection and by two.

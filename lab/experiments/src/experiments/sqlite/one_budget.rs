@@ -1,7 +1,7 @@
 //! `one-budget`: a heap that grows and shrinks beside readers and writers of the page cache.
 
 use super::super::plan::*;
-use super::load::{LoadProgram, lineup, print_by_threads};
+use super::{LoadProgram, lineup, print_by_threads};
 
 const WORK: &str = "breathe";
 /// The names by which `quarry-sqlite-load` knows the divisions; the first is the usual baseline.

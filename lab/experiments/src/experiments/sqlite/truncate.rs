@@ -1,7 +1,7 @@
 //! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, lineup};
+use super::{CACHES, LoadProgram, lineup};
 
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
