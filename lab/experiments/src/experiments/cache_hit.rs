@@ -198,8 +198,8 @@ fn without<'a>(run: &Run, left_out: impl Iterator<Item = &'a Cache>) -> Run {
 /// The program that takes the samples. It links the compared caches, which this command does not.
 const PROGRAM: &str = "cache-hit";
 
-/// The workloads of the program of this version. With these and `known`, options can be checked even
-/// if the program is not built.
+/// The workloads of the program of this version. With these and `known`, options can be checked
+/// even if the program is not built.
 const WORKLOADS: [&str; 7] =
     ["hot-4-mib", "hot-uniform", "hot-zipf-0.9", "zipf-0.9", "scan", "loop", "twice"];
 

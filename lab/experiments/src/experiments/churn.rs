@@ -79,16 +79,14 @@ fn metrics() -> Vec<Metric> {
 
 /// Figures, in MiB, of how resident memory above the live bytes drifts over the phases.
 fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
-    let above: Vec<f64> = timeline
-        .phases
-        .iter()
-        .filter_map(|(_, line)| {
-            let mut words = line.strip_prefix("phase ")?.split(' ').skip(1);
-            let mut number = || words.next()?.parse::<f64>().ok();
-            let (live, resident) = (number()?, number()?);
-            Some((resident - live) / MIB)
-        })
-        .collect();
+    let above_live = |line: &str| {
+        let mut words = line.strip_prefix("phase ")?.split(' ').skip(1);
+        let mut number = || words.next()?.parse::<f64>().ok();
+        let (live, resident) = (number()?, number()?);
+        Some((resident - live) / MIB)
+    };
+    let lines = timeline.phases.iter().map(|(_, line)| line);
+    let above: Vec<f64> = lines.filter_map(|line| above_live(line)).collect();
     let quarter = |number: usize| {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
         statistics::median(&above[from..to])

@@ -162,11 +162,8 @@ fn print(run: &Run, rows: &[Row], out: &mut dyn Write) -> Result<()> {
         workloads: rows.iter().map(ToString::to_string).collect(),
     };
     let groups = rows.chunk_by(|row, next| row.group() == next.group()).map(of_rows).collect();
-    let fragmented: Vec<String> = rows
-        .iter()
-        .filter(|row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair))
-        .map(ToString::to_string)
-        .collect();
+    let is_meant = |row: &&Row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair);
+    let fragmented: Vec<_> = rows.iter().filter(is_meant).map(ToString::to_string).collect();
     writeln!(out, "{}\n", Matrix::new(run, groups).tables())?;
     if !fragmented.is_empty() {
         writeln!(out, "Blocks of 2 MiB that are in use in part, before the first operation:\n")?;

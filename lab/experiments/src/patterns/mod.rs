@@ -207,8 +207,9 @@ impl Pattern {
         }
     }
 
-    /// Runs the pattern on `tasks` threads that begin together, each on the next CPU in turn; a task's further threads
-    /// take the CPUs after its own. Returns the windows [`together`](window::together).
+    /// Runs the pattern on `tasks` threads that begin together, each on the next CPU in turn; a
+    /// task's further threads take the CPUs after its own. Returns the windows
+    /// [`together`](window::together).
     ///
     /// # Panics
     /// If a CPU is not allowed, or a task finds that memory was handed out twice.

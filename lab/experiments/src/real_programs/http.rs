@@ -1,5 +1,5 @@
-//! Programs that speak HTTP: pages (files, and pages that the server makes from them), and documents
-//! of JSON in the protocol of `axum-json`.
+//! Requests over HTTP: for pages (files, and pages that the server makes from them), and with
+//! documents of JSON, in the protocol of `axum-json`.
 
 use super::clients::{Connection, Exchange, Protocol, Reply};
 use anyhow::{Context, Result};

@@ -1,6 +1,6 @@
 //! Datagrams, a stream, and transactions over the loopback device, between two threads; and
-//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe or
-//! a socket that the receiver alone reads.
+//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe
+//! or a socket that the receiver alone reads.
 
 use super::gate::{Done, Task};
 use anyhow::{Result, ensure};

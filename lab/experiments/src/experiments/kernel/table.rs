@@ -140,11 +140,9 @@ fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<
 /// The figures of the document's first and last kernel.
 fn documented(replay: &Beside, tasks: u32) -> String {
     let figures = replay.documented(tasks);
-    let mut texts: Vec<String> = [figures.first(), figures.get(1..).and_then(<[_]>::last)]
-        .into_iter()
-        .flatten()
-        .map(|it| format!("{} ({})", table::figure(it.value), it.kernel))
-        .collect();
+    let ends = [figures.first(), figures.get(1..).and_then(<[_]>::last)].into_iter().flatten();
+    let texts = ends.map(|it| format!("{} ({})", table::figure(it.value), it.kernel));
+    let mut texts: Vec<String> = texts.collect();
     texts.insert(0, replay.document().to_owned() + if figures.is_empty() { ": none" } else { ":" });
     texts.join(" ")
 }

@@ -1,5 +1,5 @@
-//! The tables of a replay: rate or time in the document's unit, the document's figure, and counts of
-//! locks; and the spread of the samples.
+//! The tables of a replay: rate or time in the document's unit, the document's figure, and counts
+//! of locks; and the spread of the samples.
 
 use super::documents::{Figure, beside};
 use super::profile;

@@ -1,5 +1,5 @@
-//! SQLite with its own page cache, and with Quarry's: the program `quarry-sqlite-load`, where it is,
-//! and how its output is read.
+//! SQLite with its own page cache, and with Quarry's: the program `quarry-sqlite-load`, where it
+//! is, and how its output is read.
 //!
 //! ```text
 //! budget      many databases under one budget, and the bytes that make all processes equally large
