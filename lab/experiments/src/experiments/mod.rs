@@ -31,9 +31,9 @@ mod zone;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+pub(crate) use kernel::finding as kernel_counts;
 use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
-use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
 use quarry_harness::table::{Table, words};
 use std::io::Write;
@@ -137,11 +137,6 @@ pub(crate) fn list() -> String {
 
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
-}
-
-/// The doctor's finding on whether the running kernel counts for this process.
-pub(crate) fn kernel_counts() -> Finding {
-    kernel::finding()
 }
 
 #[cfg(test)]

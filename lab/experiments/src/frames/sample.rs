@@ -5,7 +5,7 @@ use super::quarry::{PageLists, ZoneAlone};
 use super::{Frames, ORDERS};
 use crate::patterns::window::{self, Budget, Done, Window};
 use anyhow::{Context, Result, anyhow, ensure};
-use quarry_eras::pages::PAGE_POLICIES;
+use quarry_eras::pages::Chosen;
 use quarry_harness::affinity;
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
@@ -82,9 +82,9 @@ impl Work for FramesSample {
         match &self.variant {
             Variant::Zone => self.run(&ZoneAlone::build(frames)?, frames),
             Variant::Lists(name) => {
-                let known = PAGE_POLICIES.iter().find(|it| it.name == *name);
+                let known = Chosen::named(name);
                 let policy = known.with_context(|| format!("no page policy is called {name}"))?;
-                self.run(&PageLists::build(policy.policy, frames, self.tasks)?, frames)
+                self.run(&PageLists::build(policy, frames, self.tasks)?, frames)
             }
             Variant::LlFree(object) => {
                 let loaded = LlFree::load(object, frames, self.tasks);
@@ -121,10 +121,8 @@ impl FramesSample {
             Task { allocator, number, order, blocks, random }
         };
         let (windows, left) = self.together((0..tasks).map(task).collect(), most)?;
-        for blocks in left {
-            blocks.into_iter().for_each(|first| allocator.put(0, first, order));
-        }
-        used.into_iter().for_each(|first| allocator.put(0, first, order));
+        let left = left.into_iter().flatten();
+        left.chain(used).for_each(|first| allocator.put(0, first, order));
         let back = allocator.free_frames().map_err(|broken| anyhow!(broken))?;
         ensure!(back == u64::from(frames), "{back} of {frames} frames came back");
         let (window, time_ns) = window::together(&windows);
@@ -152,13 +150,12 @@ impl FramesSample {
             Ok((window, task.blocks))
         };
         if crew.len() == 1 {
-            let (window, blocks) = run(crew.remove(0))?;
-            return Ok((vec![window], vec![blocks]));
+            return Ok([run(crew.remove(0))?].into_iter().unzip());
         }
         let run = &run;
         let done: Result<Vec<_>> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                crew.into_iter().map(|task| scope.spawn(move || run(task))).collect();
+            let start = |task| scope.spawn(move || run(task));
+            let threads: Vec<_> = crew.into_iter().map(start).collect();
             threads.into_iter().map(|it| it.join().expect("a task does not panic")).collect()
         });
         Ok(done?.into_iter().unzip())

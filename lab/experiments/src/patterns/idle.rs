@@ -55,10 +55,9 @@ impl Work for IdleSample {
         for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
                 live += entry.size as u64;
-                verified += 1;
-                continue;
+            } else {
+                entry.free(heap);
             }
-            entry.free(heap);
             verified += 1;
         }
         let wall = start.elapsed();

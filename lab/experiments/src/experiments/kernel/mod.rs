@@ -137,7 +137,7 @@ impl Defaults for Kernel {
 }
 
 /// The doctor's finding on whether the column `kernel` is available.
-pub(super) fn finding() -> Finding {
+pub(crate) fn finding() -> Finding {
     let (seen, mend) = match Events::find(None, Scope::Tree) {
         Ok(events) => {
             let (present, all) = (events.present(), TRACEPOINTS.len());
