@@ -15,7 +15,7 @@
 use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
 use quarry_compare::{Launcher, Program};
-use quarry_harness::launch::{cleared_variables, end_of, last_line};
+use quarry_harness::launch::{end_of, last_line, preload_into};
 use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -33,9 +33,7 @@ const SHARED: &str = "common";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Script {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) what: String,
+    label: Label,
     /// Maximum number of pairs of samples (`rounds`), for programs that take long.
     pub(crate) rounds: Option<u32>,
     /// True if each run has the same amount of work (`work: fixed`), so that times can be compared.
@@ -97,9 +95,7 @@ impl Script {
         };
         let rounds = pairs.get("rounds").map(|text| text.parse());
         Ok(Self {
-            name: name.to_owned(),
-            version: word("version")?,
-            what: word("what")?,
+            label: Label { name: name.to_owned(), version: word("version")?, what: word("what")? },
             rounds: rounds.transpose().with_context(|| format!("{name}: about: rounds"))?,
             is_fixed: !choice("work", "fixed", "random")?,
             is_server: choice("kind", "program", "server")?,
@@ -128,8 +124,7 @@ impl Script {
             prepare: None,
             ignore_failure: false,
         };
-        let Self { name, version, what, rounds, is_fixed, .. } = self;
-        let label = Label { name, version, what };
+        let Self { label, rounds, is_fixed, .. } = self;
         let mut ready =
             ReadyProgram::new(label, program, Check::Output(String::new()), folder, launcher)?;
         ready.last_round = rounds.unwrap_or(u32::MAX);
@@ -141,12 +136,10 @@ impl Script {
     fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);
-        for key in cleared_variables() {
-            command.env_remove(key);
-        }
+        preload_into(&mut command, None);
         let output = command.output().context("bash")?;
         if !output.status.success() {
-            bail!("{}: prepare: {}", self.name, end_of(&output));
+            bail!("{}: prepare: {}", self.label.name, end_of(&output));
         }
         Ok(())
     }
@@ -163,7 +156,8 @@ mod tests {
     #[test]
     fn a_script_says_what_it_is() {
         let script = parsed("version: X 1.2\nwhat: counts: to ten\n").unwrap();
-        assert_eq!((script.version.as_str(), script.what.as_str()), ("X 1.2", "counts: to ten"));
+        let Label { version, what, .. } = &script.label;
+        assert_eq!((version.as_str(), what.as_str()), ("X 1.2", "counts: to ten"));
         assert_eq!((script.rounds, script.is_fixed, script.has_own_malloc), (None, true, false));
         let text = "version: X\nwhat: y\nrounds: 3\nwork: random\nmalloc: own\n";
         let script = parsed(text).unwrap();

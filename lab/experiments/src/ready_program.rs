@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use tempfile::TempDir;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -118,12 +118,8 @@ impl Check {
         if !last.contains(expected.as_str()) {
             return Err(format!("a wrong result: printed {last:?} where {expected:?} is right"));
         }
-        match difference(reference, printed) {
-            None => Ok(()),
-            Some(what) => {
-                Err(format!("a wrong result: printed something else than on glibc: {what}"))
-            }
-        }
+        let wrong = |what| format!("a wrong result: printed something else than on glibc: {what}");
+        difference(reference, printed).map_or(Ok(()), |what| Err(wrong(what)))
     }
 }
 

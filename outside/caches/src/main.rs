@@ -4,7 +4,7 @@
 //! cache-hit '{..}'` prints a measurement as one line of JSON.
 //!
 //! A new cache is a file in `caches`, a line in `variants`, and its name in
-//! `lab/experiments/src/experiments/cache_hit/program.rs`.
+//! `lab/experiments/src/experiments/cache_hit.rs`.
 
 use anyhow::Result;
 use cache_hit::trace::Workload;

@@ -16,7 +16,6 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -97,12 +96,18 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     let picture = args.svg.as_ref().map(open).transpose()?;
     let copies = (args.cpus as usize).div_ceil(trace.threads.len().max(1));
     let calls = (args.calls as usize / copies).max(1);
-    let cells: Vec<(String, Cell)> = args
-        .slab
-        .iter()
-        .flat_map(|slab| machines(args).into_iter().map(move |machine| (slab, machine)))
-        .map(|(slab, topology)| (slab.clone(), cell(args, slab, topology, &costs, calls)))
-        .collect();
+    let mut cells = Vec::new();
+    for slab in &args.slab {
+        cells.extend(machines(args).into_iter().map(|topology| Cell {
+            trace: args.trace.clone(),
+            topology,
+            costs: costs.clone(),
+            slab: slab.clone(),
+            pages: args.pages.clone(),
+            calls,
+            seed: args.seed,
+        }));
+    }
     let rows = ask_all(&simulator, &cells)?;
     if let Some(picture) = picture {
         picture.write(drawing(args, &trace, &rows).svg()?.as_bytes())?;
@@ -165,48 +170,31 @@ fn machines(args: &SimulateArgs) -> Vec<Topology> {
         .collect()
 }
 
-fn cell(args: &SimulateArgs, slab: &str, topology: Topology, costs: &Costs, calls: usize) -> Cell {
-    Cell {
-        trace: args.trace.clone(),
-        topology,
-        costs: costs.clone(),
-        slab: slab.to_owned(),
-        pages: args.pages.clone(),
-        calls,
-        seed: args.seed,
-    }
-}
-
 /// Runs all cells, as many at a time as there are CPUs. The answers are in the order of the cells.
-fn ask_all(simulator: &Path, cells: &[(String, Cell)]) -> Result<Vec<Row>> {
+fn ask_all(simulator: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
     let progress = ProgressBar::new(cells.len() as u64).with_style(style);
     let next = AtomicUsize::new(0);
-    let answers: Mutex<Vec<Option<Result<Answer>>>> =
-        Mutex::new(cells.iter().map(|_| None).collect());
     let work = || {
+        let mut rows = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((slab, cell)) = cells.get(index) else { break };
+            let Some(cell) = cells.get(index) else { return rows };
+            let slab = cell.slab.clone();
             progress.set_message(format!("{slab}, {}", counted(cell.topology.cpus(), "CPU")));
             let answer = ask(simulator, cell).with_context(|| slab.clone());
-            answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[index] = Some(answer);
+            rows.push((index, answer.map(|answer| Row { slab, answer })));
             progress.inc(1);
         }
     };
-    thread::scope(|scope| {
+    let mut rows: Vec<_> = thread::scope(|scope| {
         let workers = thread::available_parallelism().map_or(1, usize::from);
-        (0..workers).for_each(|_| {
-            scope.spawn(work);
-        });
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|it| it.join().expect("a worker does not panic")).collect()
     });
     progress.finish_and_clear();
-    let answers = answers.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let row = |((slab, _), answer): (&(String, Cell), Option<Result<Answer>>)| {
-        let answer = answer.context("a question was not asked")??;
-        Ok(Row { slab: slab.clone(), answer })
-    };
-    cells.iter().zip(answers).map(row).collect()
+    rows.sort_by_key(|(index, _)| *index);
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Runs one cell in a new process, so that each cell starts with a fresh heap.

@@ -74,7 +74,8 @@ fn number(of: Op) -> usize {
 }
 
 /// A job runs a recorded program again and again, in a group of its own.
-pub(super) struct Job<'a> {
+pub(super) struct Job<'a, S> {
+    machine: &'a Machine<S>,
     recorded: &'a Recorded,
     group: Payer,
     cpu: u32,
@@ -85,11 +86,11 @@ pub(super) struct Job<'a> {
     files: Vec<Pfn>,
 }
 
-impl<'a> Job<'a> {
+impl<'a, S: SlabPolicy<VirtualSlots>> Job<'a, S> {
     /// Starts a job in a group of its own. The group first takes the pages of the job's files;
     /// `None` if it cannot have that many.
-    pub(super) fn start<S: SlabPolicy<VirtualSlots>>(
-        machine: &Machine<S>,
+    pub(super) fn start(
+        machine: &'a Machine<S>,
         recorded: &'a Recorded,
         files: usize,
         cpu: u32,
@@ -98,7 +99,7 @@ impl<'a> Job<'a> {
         machine.enter(cpu, group);
         let files = machine.pages(files)?;
         let blocks = (0..recorded.places).map(|_| None).collect();
-        Some(Self { recorded, group, cpu, next: 0, steps: 0, blocks, files })
+        Some(Self { machine, recorded, group, cpu, next: 0, steps: 0, blocks, files })
     }
 
     pub(super) fn life(&self) -> usize {
@@ -107,51 +108,47 @@ impl<'a> Job<'a> {
 
     /// Takes `steps` steps; false if one of them was refused memory. After its last step the
     /// program runs again, on the next CPU.
-    pub(super) fn advance<S: SlabPolicy<VirtualSlots>>(
-        &mut self,
-        machine: &Machine<S>,
-        steps: usize,
-    ) -> bool {
-        machine.enter(self.cpu, self.group);
+    pub(super) fn advance(&mut self, steps: usize) -> bool {
+        self.machine.enter(self.cpu, self.group);
         (0..steps).all(|_| {
             if self.next == self.life() {
-                self.exit(machine);
+                self.exit();
                 self.cpu = (self.cpu + 1) % CPUS;
-                machine.enter(self.cpu, self.group);
+                self.machine.enter(self.cpu, self.group);
             }
-            self.step(machine)
+            self.step()
         })
     }
 
-    fn step<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) -> bool {
+    fn step(&mut self) -> bool {
         let Step { place, bytes } = self.recorded.steps[self.next];
         self.next += 1;
         self.steps += 1;
         let block = &mut self.blocks[place as usize];
         match (block.as_mut(), bytes) {
-            (Some(old), Some(bytes)) => machine.resize(old, bytes),
+            (Some(old), Some(bytes)) => self.machine.resize(old, bytes),
             (None, Some(bytes)) => {
-                *block = machine.alloc(bytes);
+                *block = self.machine.alloc(bytes);
                 block.is_some()
             }
             (_, None) => {
-                machine.free(block.take().expect("it was allocated"));
+                self.machine.free(block.take().expect("it was allocated"));
                 true
             }
         }
     }
 
     /// Ends a run of the program: frees all its blocks. The program can then run again.
-    fn exit<S: SlabPolicy<VirtualSlots>>(&mut self, machine: &Machine<S>) {
-        self.blocks.iter_mut().filter_map(Option::take).for_each(|block| machine.free(block));
+    fn exit(&mut self) {
+        self.blocks.iter_mut().filter_map(Option::take).for_each(|it| self.machine.free(it));
         self.next = 0;
     }
 
     /// Ends the job: frees also the pages of its files.
-    pub(super) fn end<S: SlabPolicy<VirtualSlots>>(mut self, machine: &Machine<S>) {
-        machine.enter(self.cpu, self.group);
-        self.exit(machine);
-        machine.free(Block::Pages(self.files));
+    pub(super) fn end(mut self) {
+        self.machine.enter(self.cpu, self.group);
+        self.exit();
+        self.machine.free(Block::Pages(self.files));
     }
 }
 

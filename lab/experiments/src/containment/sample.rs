@@ -112,15 +112,15 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
             jobs.push(job);
             let job = jobs.last_mut().expect("it was added");
             // Each job begins at a random part of its program.
-            let is_served = job.advance(&machine, random.random_range(0..job.life()));
-            let part = |job: &Job<'_>| (job.life() * PARTS).div_ceil(self.mib as usize);
-            if !is_served || !jobs.iter_mut().all(|job| job.advance(&machine, part(job))) {
+            let is_served = job.advance(random.random_range(0..job.life()));
+            let part = |job: &Job<'_, S>| (job.life() * PARTS).div_ceil(self.mib as usize);
+            if !is_served || !jobs.iter_mut().all(|job| job.advance(part(job))) {
                 break;
             }
             (fitted, last) = (jobs.len(), Look::at(&machine));
         }
         let steps = jobs.iter().map(|job| job.steps).sum();
-        jobs.into_iter().for_each(|job| job.end(&machine));
+        jobs.into_iter().for_each(Job::end);
         machine.reclaim();
         machine.memory.check_at_end()?;
         let ns = start.elapsed().as_nanos() as u64;

@@ -53,7 +53,6 @@ pub(super) struct Load<'a> {
     due: BTreeMap<u64, Vec<Block>>,
     cached: VecDeque<Cached>,
     pub(super) served: [Served; COUNTED],
-    pub(super) taken: u64,
     pub(super) given_back: u64,
 }
 
@@ -73,7 +72,6 @@ impl<'a> Load<'a> {
             due: BTreeMap::new(),
             cached: VecDeque::new(),
             served: [Served::default(); COUNTED],
-            taken: 0,
             given_back: 0,
         }
     }
@@ -155,7 +153,6 @@ impl<'a> Load<'a> {
         let counts = &mut self.served[usize::from(order)];
         counts.requests += 1;
         counts.served += u64::from(block.is_some());
-        self.taken += u64::from(block.is_some());
         block
     }
 

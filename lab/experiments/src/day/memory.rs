@@ -35,23 +35,23 @@ impl Variant {
             reserve: true,
             contained: false,
         };
-        Some(match name {
-            "one-type" => {
-                (Self { types: false, ..of(default) }, "every request is movable".to_owned())
-            }
+        let changed = of(default);
+        let (variant, about) = match name {
+            "one-type" => (Self { types: false, ..changed }, "every request is movable"),
             "no-reserve" => {
                 let about = "requests that cannot wait have no reserve of high orders";
-                (Self { reserve: false, ..of(default) }, about.to_owned())
+                (Self { reserve: false, ..changed }, about)
             }
             "contained" => {
                 let about = "slabs come from a group of 128 MiB of their own while it has room";
-                (Self { contained: true, ..of(default) }, about.to_owned())
+                (Self { contained: true, ..changed }, about)
             }
             _ => {
                 let known = PAGE_POLICIES.iter().find(|known| known.name == name)?;
-                (of(name), format!("page lists: {}", known.about))
+                return Some((of(name), format!("page lists: {}", known.about)));
             }
-        })
+        };
+        Some((variant, about.to_owned()))
     }
 }
 

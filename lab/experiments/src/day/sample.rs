@@ -53,7 +53,8 @@ impl Work for DaySample {
         load.end();
         let ns = start.elapsed().as_nanos() as u64;
         memory.check_at_end()?;
-        let window = Measurement::of_window(load.taken, ns, ns, ns, &self.variant.name);
+        let taken = load.served.iter().map(|it| it.served).sum();
+        let window = Measurement::of_window(taken, ns, ns, ns, &self.variant.name);
         let mut measurement = Measurement { verified: load.given_back, ..window };
         for (looks, order) in looks.into_iter().zip(LOOKED_AT) {
             let second_half = &looks[looks.len() / 2..];

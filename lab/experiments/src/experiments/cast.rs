@@ -5,27 +5,34 @@ use crate::ready_program::ReadyProgram;
 use crate::real_programs::RealProgram;
 use anyhow::{Result, bail};
 use quarry_compare::{Interrupt, Launcher};
+use std::rc::Rc;
 
-#[derive(Default)]
 pub(crate) struct Cast {
     pub(crate) ready: Vec<ReadyProgram>,
     /// Programs that fail before any comparison, with the reasons.
     pub(crate) broken: Vec<String>,
     absent: Vec<String>,
+    pub(crate) launcher: Launcher,
+    pub(crate) interrupt: Rc<Interrupt>,
 }
 
 impl Cast {
+    pub(crate) fn new() -> Result<Self> {
+        let interrupt = Rc::new(Interrupt::listen()?);
+        let launcher = Launcher::new(Rc::clone(&interrupt))?;
+        let (ready, broken, absent) = Default::default();
+        Ok(Self { ready, broken, absent, launcher, interrupt })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.signal().is_some()
+    }
+
     /// Makes real programs ready, until an interruption.
-    pub(crate) fn add_real(
-        &mut self,
-        wanted: &[&RealProgram],
-        quick: bool,
-        launcher: &Launcher,
-        interrupt: &Interrupt,
-    ) {
+    pub(crate) fn add_real(&mut self, wanted: &[&RealProgram], quick: bool) {
         for what in wanted {
-            let make = || Ok(what.make_ready(what.place()?, quick, launcher));
-            if interrupt.signal().is_some() || !self.add(make(), interrupt) {
+            let make = || Ok(what.make_ready(what.place()?, quick, &self.launcher));
+            if self.is_interrupted() || !self.add(make()) {
                 break;
             }
         }
@@ -33,14 +40,10 @@ impl Cast {
 
     /// Adds a program, or the reason why it is absent (outer error) or broken (inner error).
     /// Returns false after an interruption.
-    pub(crate) fn add(
-        &mut self,
-        made: Result<Result<ReadyProgram>, String>,
-        interrupt: &Interrupt,
-    ) -> bool {
+    pub(crate) fn add(&mut self, made: Result<Result<ReadyProgram>, String>) -> bool {
         match made {
             Err(advice) => self.absent.push(advice),
-            Ok(_) if interrupt.signal().is_some() => return false,
+            Ok(_) if self.is_interrupted() => return false,
             Ok(Ok(program)) => self.ready.push(program),
             Ok(Err(reason)) => self.broken.push(format!("{reason:#}")),
         }
@@ -51,16 +54,11 @@ impl Cast {
     ///
     /// # Errors
     /// The run was interrupted, or no program can run and there are no other workloads (`rest`).
-    pub(crate) fn announce(
-        &self,
-        lab: &mut Lab<'_>,
-        interrupt: &Interrupt,
-        rest: usize,
-    ) -> Result<()> {
+    pub(crate) fn announce(&self, lab: &mut Lab<'_>, rest: usize) -> Result<()> {
         for advice in &self.absent {
             writeln!(lab.out, "absent: {advice}")?;
         }
-        if interrupt.signal().is_some() {
+        if self.is_interrupted() {
             bail!("interrupted before the first round: there is nothing to print");
         }
         if self.ready.len() + rest == 0 {

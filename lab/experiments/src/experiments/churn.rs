@@ -2,15 +2,12 @@
 
 use super::plan::*;
 use crate::patterns::churn::ChurnSample;
-use quarry_compare::contenders::Contender;
-use quarry_harness::launch::{Order, Work, WorkKind};
+use quarry_harness::launch::Order;
 use quarry_harness::results::Timeline;
-use quarry_harness::sampler::Taken;
 use quarry_harness::statistics;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const MIB: f64 = (1 << 20) as f64;
 const INTERVAL: Duration = Duration::from_millis(200);
 const WORKLOAD: &str = "churn";
 
@@ -41,26 +38,23 @@ impl Plan for Churn {
     const NAME: &'static str = "churn";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<ChurnSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let contenders = lab.contenders(&self.common)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), QUARRY)?;
         let workloads = vec![Workload::new(WORKLOAD, Verify::Counter("blocks".to_owned()))];
-        let variants = contenders::variants(&contenders);
         let order = ChurnSample { seconds: self.seconds }.order();
         let sampler = move |key: SampleKey| Ok(take(&contenders[key.variant], &order)?);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("{} s in a fresh process.", self.seconds),
             metrics: metrics(),
             // A long sample needs no warm-up: the result compares later phases with earlier ones.
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
-        let plan = plan.option("seconds", self.seconds);
-        Ok(Some(Staged::new(plan, |run, out| {
+        Ok(Staged::new(plan.option("seconds", self.seconds), |run, out| {
             let title = "resident above live, MiB";
             Ok(writeln!(out, "{}", by_variant(run, WORKLOAD, title).text())?)
-        })))
+        }))
     }
 }
 
@@ -72,7 +66,7 @@ fn take(contender: &Contender, order: &Order) -> Result<Taken> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
+    let mib = |name: &str| lower(name, "MiB", name).digits(1);
     vec![
         Metric::new("phases", "count", Direction::Higher, "operations").digits(0),
         mib("second quarter"),
@@ -85,16 +79,14 @@ fn metrics() -> Vec<Metric> {
 
 /// Figures, in MiB, of how resident memory above the live bytes drifts over the phases.
 fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
-    let above: Vec<f64> = timeline
-        .phases
-        .iter()
-        .filter_map(|(_, line)| {
-            let mut words = line.strip_prefix("phase ")?.split(' ').skip(1);
-            let mut number = || words.next()?.parse::<f64>().ok();
-            let (live, resident) = (number()?, number()?);
-            Some((resident - live) / MIB)
-        })
-        .collect();
+    let above_live = |line: &str| {
+        let mut words = line.strip_prefix("phase ")?.split(' ').skip(1);
+        let mut number = || words.next()?.parse::<f64>().ok();
+        let (live, resident) = (number()?, number()?);
+        Some((resident - live) / MIB)
+    };
+    let lines = timeline.phases.iter().map(|(_, line)| line);
+    let above: Vec<f64> = lines.filter_map(|line| above_live(line)).collect();
     let quarter = |number: usize| {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
         statistics::median(&above[from..to])

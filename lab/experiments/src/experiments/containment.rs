@@ -2,7 +2,6 @@
 
 use super::plan::*;
 use crate::containment::{ContainmentSample, FIGURES, Traced};
-use anyhow::bail;
 use quarry_mm::slab::{slab_names, slab_policy};
 use std::path::PathBuf;
 
@@ -47,41 +46,36 @@ impl Plan for Containment {
     const NAME: &'static str = "containment";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<ContainmentSample>());
 
-    fn stage(self, _lab: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let names = self.common.variants.clone();
-        let variant = |(index, name): (usize, &String)| {
-            options::check_once(&names, index)?;
+    fn stage(self, _lab: &mut Lab<'_>) -> Result<Staged> {
+        let variants = each_once(&self.common.variants, |name| {
             let known = slab_policy(name).ok_or_else(|| {
                 nearest::unknown("variant --variants", name, &slab_names().collect::<Vec<_>>())
             })?;
             Ok(Variant::new(name, known.about))
-        };
-        let variants: Vec<Variant> =
-            names.iter().enumerate().map(variant).collect::<Result<_>>()?;
-        let present: Vec<&str> = names.iter().map(String::as_str).collect();
-        let baseline = self.common.baseline(&present, "slab")?.to_owned();
-        let workloads = vec![Workload::new(MIX, Verify::PerOperation(1))];
+        })?;
+        let variants = Variants::new(&self.common, variants, "slab")?;
+        let workloads = workloads([MIX]);
         self.common.check_early()?;
         if self.jobs.is_empty() {
             bail!(Usage("--jobs: no trace of `quarry record`".to_owned()));
         }
         let (count, mix, mib) = (counted(self.jobs.len(), "job"), self.jobs, self.mib);
-        let slabs = names.clone();
+        let slabs = self.common.variants.clone();
         let sampler = move |key: SampleKey| {
             let (slab, seed) = (slabs[key.variant].clone(), u64::from(key.round) + 1);
             let sample = ContainmentSample { slab, mix: mix.clone(), mib, seed };
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let about = format!("a mix of {count} on {mib} MiB, in a fresh process.");
         let metric = |(name, unit, digits): &(&str, &str, u8)| {
             Metric::new(name, unit, Direction::None, name).digits(*digits)
         };
         let mut metrics: Vec<Metric> = FIGURES.iter().map(metric).collect();
         (metrics[0].primary, metrics[0].direction) = (true, Direction::Higher);
-        let plan = Experiment { about, metrics, warm_up: false, ..plan }.option("mib", mib);
-        Ok(Some(Staged::new(plan, |run, out| {
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
+        let plan = Experiment { about, metrics, warm_up: false, ..plan };
+        Ok(Staged::new(plan.option("mib", mib), |run, out| {
             Ok(writeln!(out, "Medians:\n\n{}", by_variant(run, MIX, "slab policy").text())?)
-        })))
+        }))
     }
 }

@@ -1,11 +1,8 @@
 //! `empty`: the cost of the harness itself.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::empty::{EmptyWork, Timing};
-use crate::patterns::window::Budget;
-use anyhow::Context;
-use quarry_harness::results::Measurement;
+use crate::patterns::window::{Budget, Window};
 use serde::{Deserialize, Serialize};
 
 /// The cost of the harness itself: no allocator is involved.
@@ -46,14 +43,10 @@ impl Work for EmptySample {
     fn measure(self) -> Result<Measurement> {
         affinity::pin(self.cpu).with_context(|| format!("cannot run on CPU {}", self.cpu))?;
         let window = self.work.run(Budget::of_millis(self.millis), self.timing);
-        let measurement = Measurement::of_window(
-            window.operations,
-            window.cpu_ns,
-            window.wall_ns,
-            window.cpu_ns,
-            if self.timing == Timing::Bare { "bare" } else { "window" },
-        );
-        Ok(Measurement { verified: window.verified, ..measurement })
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
+        let served_by = if self.timing == Timing::Bare { "bare" } else { "window" };
+        let measurement = Measurement::of_window(operations, cpu_ns, wall_ns, cpu_ns, served_by);
+        Ok(Measurement { verified, ..measurement })
     }
 }
 
@@ -61,15 +54,14 @@ impl Plan for Empty {
     const NAME: &'static str = "empty";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<EmptySample>());
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         let find = |name: &String| {
             Ok((Timing::find(name)?, Variant::new(name, "time-keeping of a sample")))
         };
         let found = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let lineup = Lineup::new(&self.common, found, &self.common.variants[0])?;
-        let Lineup { baseline, variants, subjects: timings } = lineup;
-        let workload = |(_, name): &(_, &str)| Workload::new(name, Verify::PerOperation(1));
-        let workloads = EmptyWork::ALL.iter().map(workload).collect();
+        let (variants, timings) =
+            Variants::with_copy(&self.common, found, &self.common.variants[0])?;
+        let workloads = workloads(EmptyWork::ALL.map(|(_, name)| name));
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];
         let millis = self.millis;
         let sampler = move |key: SampleKey| {
@@ -77,10 +69,12 @@ impl Plan for Empty {
             let order = EmptySample { work, timing, millis, cpu }.order();
             Ok(launch::sample(&order, None, &[])?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let plan = Experiment { about: format!("{millis} ms in a fresh process."), ..plan };
-        Ok(Some(Staged::new(plan.option("millis", millis), |run, out| {
-            Ok(writeln!(out, "{}", tables::compared(run, tables::all("both", run)))?)
-        })))
+        let plan = Experiment {
+            about: format!("{millis} ms in a fresh process."),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        Ok(Staged::new(plan.option("millis", millis), |run, out| {
+            Ok(writeln!(out, "{}", Matrix::new(run, group_of_all("both", run)).tables())?)
+        }))
     }
 }

@@ -1,10 +1,8 @@
 //! `fleet`: the heaps of a fleet's programs in production sizes, compared between allocators.
 
+use super::malloc_patterns;
 use super::plan::*;
-use super::{malloc_patterns, tables};
 use crate::patterns::fleet::{FleetSample, Form, OVER_LIVE, PROFILES};
-use anyhow::ensure;
-use quarry_compare::contenders::OwnWork;
 
 /// The heaps of a fleet's programs in production sizes, compared between allocators.
 ///
@@ -86,15 +84,14 @@ impl Plan for Fleet {
     const NAME: &'static str = "fleet";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<FleetSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let shapes = self.shapes();
         ensure!(!shapes.is_empty(), "--forms passed: one thread has no other one");
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let most = self.threads.iter().copied().max().unwrap_or(1);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
         let verify = Verify::Counter("objects".to_owned());
         let workloads = shapes.iter().map(|it| Workload::new(&it.name(), verify.clone())).collect();
-        let variants = contenders::variants(&contenders);
         let (events, rounds) = (self.events as usize, self.rounds as usize);
         let order = move |key: SampleKey| {
             let Shape(profile, mib, threads, form) = shapes[key.workload];
@@ -102,19 +99,19 @@ impl Plan for Fleet {
             FleetSample { profile, mib, threads, form, events, rounds, cpus }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = counted(rounds, "round") + &format!(" of {events} births or deaths a thread.");
         // The first round of a sample is its warm-up; it hardly moves the median of all rounds.
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("events", events).option("rounds", rounds);
-        Ok(Some(Staged::new(plan, |run, out| {
-            let matrix = Matrix::new(run, tables::all("fleet", run));
+        Ok(Staged::new(plan, |run, out| {
+            let matrix = Matrix::new(run, group_of_all("fleet", run));
             writeln!(out, "{}\n", matrix.tables())?;
             for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
                 writeln!(out, "{}:\n\n{}\n", metric.name, matrix.medians(metric))?;
             }
             Ok(())
-        })))
+        }))
     }
 }
 

@@ -2,11 +2,9 @@
 
 use super::plan::*;
 use crate::day::{CHANGES, DaySample, LOOKED_AT, Variant as Memory, available, course, served};
-use anyhow::Context;
 use quarry_eras::pages::PAGE_POLICIES;
 use quarry_harness::destination;
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::Cell;
 use std::fs;
 use std::path::PathBuf;
 
@@ -49,19 +47,12 @@ impl Defaults for Fragmentation {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-fn variants(names: &[String]) -> Result<Vec<(Memory, String)>> {
-    let once = |(index, name): (usize, &String)| {
-        options::check_once(names, index)?;
-        variant(name)
-    };
-    names.iter().enumerate().map(once).collect()
-}
-
-fn variant(name: &str) -> Result<(Memory, String)> {
+fn variant(name: &str) -> Result<(Memory, Variant)> {
     let names = || CHANGES.into_iter().chain(PAGE_POLICIES.iter().map(|known| known.name));
-    Memory::named(name, DEFAULT).ok_or_else(|| {
+    let (memory, about) = Memory::named(name, DEFAULT).ok_or_else(|| {
         nearest::unknown("variant --variants", name, &names().collect::<Vec<&str>>())
-    })
+    })?;
+    Ok((memory, Variant::new(name, &about)))
 }
 
 fn metrics() -> Vec<Metric> {
@@ -76,30 +67,27 @@ impl Plan for Fragmentation {
     const NAME: &'static str = "fragmentation";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<DaySample>());
 
-    fn stage(self, _lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _lab: &mut Lab<'_>) -> Result<Staged> {
         if let Some(folder) = &self.svg {
             destination::folder("--svg", folder)?;
         }
-        let found = variants(&self.common.variants)?;
-        let names: Vec<&str> = found.iter().map(|(memory, _)| memory.name.as_str()).collect();
-        let baseline = self.common.baseline(&names, DEFAULT)?.to_owned();
-        let variants = found.iter().map(|(memory, about)| Variant::new(&memory.name, about));
-        let variants: Vec<Variant> = variants.collect();
-        let workloads = vec![Workload::new(DAY, Verify::PerOperation(1))];
+        let found = each_once(&self.common.variants, variant)?;
+        let (memories, variants): (Vec<Memory>, _) = found.into_iter().unzip();
+        let variants = Variants::new(&self.common, variants, DEFAULT)?;
+        let workloads = workloads([DAY]);
         self.common.check_early()?;
         let (mib, hours) = (self.mib.parse().context("--mib")?, self.hours);
         let sampler = move |key: SampleKey| {
-            let (memory, _) = &found[key.variant];
-            let seed = u64::from(key.round) + 1;
-            let sample = DaySample { variant: memory.clone(), mib, hours, seed };
+            let (variant, seed) = (memories[key.variant].clone(), u64::from(key.round) + 1);
+            let sample = DaySample { variant, mib, hours, seed };
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let time = counted(hours, "hour");
         let about = format!("{time} of simulated time over {mib} MiB in a fresh process.");
         let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
         let plan = plan.option("mib", mib).option("hours", hours);
-        Ok(Some(Staged::new(plan, move |run, out| self.print(run, out))))
+        Ok(Staged::new(plan, move |run, out| self.print(run, out)))
     }
 }
 

@@ -2,10 +2,7 @@
 //! populating, huge pages and purging on and off.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::growth::GrowthSample;
-use anyhow::bail;
-use quarry_compare::contenders::{Contender, OwnWork};
 
 /// The cost of growing a heap to a size, with and without populating and huge pages.
 ///
@@ -45,26 +42,27 @@ impl Defaults for Growth {
     const QUICK_SAMPLES: &'static str = "2";
 }
 
-const SETTINGS: [(&str, &[(&str, &str)]); 3] = [
+/// Quarry's variants; the last one runs only if the heap comes back.
+const SETTINGS: [(&str, &[(&str, &str)]); 4] = [
     ("quarry POPULATE=0", &[("QUARRY_POPULATE", "0")]),
     ("quarry THP=0", &[("QUARRY_THP", "0")]),
     ("quarry neither", &[("QUARRY_POPULATE", "0"), ("QUARRY_THP", "0")]),
+    ("quarry unpurged", &[("QUARRY_PURGE_DELAY", "-1")]),
 ];
 
 impl Plan for Growth {
     const NAME: &'static str = "growth";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<GrowthSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         if let Some(size) = self.sizes.iter().find(|size| **size < 8) {
             bail!(Usage(format!("--sizes {size}: objects have at least 8 bytes")));
         }
         let comes_back = self.bursts != [1];
-        let mut contenders = with_settings(lab.contenders(&self.common)?, comes_back);
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
-        contenders::add_copy(&mut contenders, &baseline);
+        let found = with_settings(lab.contenders(&self.common)?, comes_back);
+        let (variants, contenders) = Variants::of_contenders(&self.common, found, QUARRY)?;
         let verify = Verify::Counter("objects".to_owned());
-        let Self { sizes, mib, bursts, rest, .. } = self;
+        let Self { common, sizes, mib, bursts, rest } = self;
         let cells = sizes.iter().flat_map(|size| bursts.iter().map(|burst| (*size, *burst)));
         let cells: Vec<(usize, u64)> = cells.collect();
         let name = |(size, burst): &(usize, u64)| match burst {
@@ -73,54 +71,43 @@ impl Plan for Growth {
         };
         let workload = |cell: &(usize, u64)| Workload::new(&name(cell), verify.clone());
         let workloads = cells.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
         let order = move |key: SampleKey| {
             let (size, burst) = cells[key.workload];
             GrowthSample { size, mib, burst, rest }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("growth to {mib} MiB; one operation is 4 KiB of objects."),
             metrics: metrics(),
-            ..plan
+            ..experiment(&common, variants, workloads, sampler)?
         };
         let plan = if comes_back { plan.option("rest", rest) } else { plan };
-        Ok(Some(Staged::new(plan.option("mib", mib), |run, out| {
-            let matrix = Matrix::new(run, tables::all("growth", run));
+        Ok(Staged::new(plan.option("mib", mib), |run, out| {
+            let matrix = Matrix::new(run, group_of_all("growth", run));
             writeln!(out, "{}\n", matrix.tables())?;
             for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
                 writeln!(out, "{}\n", matrix.medians(metric))?;
             }
             Ok(())
-        })))
+        }))
     }
 }
 
 fn metrics() -> Vec<Metric> {
     vec![
         Metric::time_per_operation().primary(),
-        Metric::new("page faults", "page faults per 4 KiB", Direction::Lower, "faults")
-            .per("operations"),
-        Metric::new("huge pages", "huge pages, MiB", Direction::None, "huge")
-            .times(1.0 / 1048576.0),
-        Metric::new("resident", "resident, MiB", Direction::Lower, "resident")
-            .times(1.0 / 1048576.0),
+        lower("page faults", "page faults per 4 KiB", "faults").per("operations"),
+        Metric::new("huge pages", "huge pages, MiB", Direction::None, "huge").times(1.0 / MIB),
+        lower("resident", "resident, MiB", "resident").times(1.0 / MIB),
     ]
 }
 
-fn with_settings(found: Vec<Contender>, comes_back: bool) -> Vec<Contender> {
-    let (quarry, others): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|contender| contender.name() == QUARRY);
-    let mut all = Vec::new();
-    for quarry in quarry {
-        let variants = SETTINGS.map(|(name, settings)| quarry.with(name, settings));
-        all.push(quarry.clone());
-        all.extend(variants);
-        if comes_back {
-            all.push(quarry.with("quarry unpurged", &[("QUARRY_PURGE_DELAY", "-1")]));
-        }
+/// Quarry with its settings, and then the other allocators.
+fn with_settings(mut all: Vec<Contender>, comes_back: bool) -> Vec<Contender> {
+    all.sort_by_key(|contender| contender.name() != QUARRY);
+    if let Some(quarry) = all.first().filter(|it| it.name() == QUARRY).cloned() {
+        let settings = &SETTINGS[..SETTINGS.len() - usize::from(!comes_back)];
+        all.splice(1..1, settings.iter().map(|(name, settings)| quarry.with(name, settings)));
     }
-    all.extend(others);
     all
 }

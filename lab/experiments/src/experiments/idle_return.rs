@@ -2,18 +2,14 @@
 
 use super::plan::*;
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
-use anyhow::{Context, ensure};
-use quarry_compare::contenders::Contender;
 use quarry_harness::destination;
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::results::{Cell, Reading, Timeline};
-use quarry_harness::sampler::Taken;
+use quarry_harness::results::{Reading, Timeline};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const MIB: f64 = (1 << 20) as f64;
 /// Name of the primary figure, in MiB.
 pub(crate) const HELD: &str = "resident above live";
 /// Interval between two readings of memory, except in rests longer than `SHORT_REST`.
@@ -73,17 +69,14 @@ impl Plan for IdleReturn {
     const NAME: &'static str = "idle-return";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<IdleSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         if let Some(folder) = &self.svg {
             destination::folder("--svg", folder)?;
         }
         let found = lab.contenders(&self.common)?;
         let contenders: Vec<Contender> = found.into_iter().flat_map(with_variant).collect();
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
-        let workload =
-            |survivors: &usize| Workload::new(&fate(*survivors), Verify::PerOperation(1));
-        let workloads = self.survivors.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), QUARRY)?;
+        let workloads = workloads(self.survivors.iter().map(|survivors| fate(*survivors)));
         ensure!(self.rest.is_sorted(), "--rest: the looks are not in the order of time");
         let (all, sizes, mib) = (self.survivors.clone(), self.sizes, self.mib);
         let looks = self.rest.clone();
@@ -91,12 +84,12 @@ impl Plan for IdleReturn {
             let sample = IdleSample { survivors: all[key.workload], sizes, mib };
             Ok(take(&contenders[key.variant], &sample, &looks)?)
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let plan = Experiment { metrics: metrics(&self.rest), warm_up: false, ..plan };
-        let plan = plan.option("mib", mib).option("sizes", sizes.name()?);
-        Ok(Some(Staged::new(plan, move |run, out| {
+        let plan = plan.option("mib", mib).option("sizes", format!("{sizes:?}").to_lowercase());
+        Ok(Staged::new(plan, move |run, out| {
             self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))
-        })))
+        }))
     }
 }
 
@@ -143,7 +136,7 @@ fn after(seconds: u64) -> String {
 }
 
 fn metrics(looks: &[u64]) -> Vec<Metric> {
-    let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
+    let mib = |name: &str| lower(name, "MiB", name).digits(1);
     let live = Metric::new("live", "MiB", Direction::None, "live").digits(1);
     let earlier = looks[..looks.len() - 1].iter().map(|look| mib(&after(*look)));
     let last = [mib(HELD).primary(), mib("counted by the system above live")];

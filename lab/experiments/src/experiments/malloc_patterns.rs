@@ -1,16 +1,11 @@
 //! `malloc-patterns`: malloc and related functions under all patterns, compared between allocators.
 
 use super::plan::*;
-use super::tables;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
-use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use anyhow::Context;
+use crate::patterns::{Family, Outcome, Pattern, latency};
 use nix::sys::resource::{UsageWho, getrusage};
-use quarry_compare::contenders::OwnWork;
 use quarry_harness::proc;
-use quarry_harness::results::Measurement;
-use quarry_harness::tables::Group;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -79,20 +74,16 @@ impl Work for PatternSample {
             }
             tasks => {
                 let (window, time_ns) =
-                    side_by_side::run(self.pattern, heap, budget, tasks, &self.cpus);
+                    self.pattern.run_side_by_side(heap, budget, tasks, &self.cpus);
                 (window.into(), time_ns)
             }
         };
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
         Ok(Measurement {
-            operations: window.operations,
-            time_ns,
-            wall_ns: window.wall_ns,
-            cpu_ns: window.cpu_ns,
-            verified: window.verified,
-            served_by,
+            verified,
             counters: usage()?,
             figures: figures.into_iter().map(|(name, it)| (name.to_owned(), it)).collect(),
-            series: BTreeMap::new(),
+            ..Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, &served_by)
         })
     }
 }
@@ -113,33 +104,33 @@ impl Plan for MallocPatterns {
     const NAME: &'static str = "malloc-patterns";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<PatternSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let is_usual = |pattern: &Pattern| !self.common.quick || pattern.is_quick();
         let patterns = options::named(Pattern::all(), &self.only, "pattern --only", is_usual)?;
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(4);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
-        let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
-        let workloads = patterns.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
+        let workloads = workloads(&patterns);
         let (run, millis) = (patterns.clone(), self.millis);
         let order = move |key: SampleKey| {
             let (pattern, tasks) = (run[key.workload], key.tasks as usize);
             PatternSample { pattern, millis, tasks, cpus: cpus.clone() }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = format!("{millis} ms in a fresh process.");
-        let plan = Experiment { about, metrics: metrics(), ..plan };
-        Ok(Some(Staged::new(plan.option("millis", millis), move |run, out| {
-            writeln!(out, "{}", tables::compared(run, groups(&patterns)))?;
+        let plan = Experiment {
+            about: format!("{millis} ms in a fresh process."),
+            metrics: metrics(),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        Ok(Staged::new(plan.option("millis", millis), move |run, out| {
+            writeln!(out, "{}", Matrix::new(run, groups(&patterns)).tables())?;
             if patterns.contains(&Pattern::Latency) {
                 print_latency(run, out)?;
             }
             let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
             print_faults(run, names.clone(), out)?;
             print_peaks(run, names, out)
-        })))
+        }))
     }
 }
 
@@ -147,7 +138,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     let group = |family: Family| {
         let members = patterns.iter().filter(|pattern| pattern.family() == family);
         let workloads: Vec<String> = members.map(ToString::to_string).collect();
-        tables::group(family.name(), workloads)
+        group(family.name(), workloads)
     };
     Family::all().flat_map(group).collect()
 }
@@ -156,7 +147,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
-        let matrix = Matrix::new(run, tables::group(Family::Latency.name(), workloads));
+        let matrix = Matrix::new(run, group(Family::Latency.name(), workloads));
         let metric = run.meta.metric(name)?;
         writeln!(out, "\n{}\n", matrix.medians(metric))?;
         writeln!(out, "{}", matrix.ratios(metric))?;
@@ -166,7 +157,7 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
 
 /// Prints the peak memory of workloads, with the geometric mean over all.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Matrix::new(run, tables::group("all", workloads));
+    let all = Matrix::new(run, group("all", workloads));
     let memory = run.meta.metric(PEAK)?;
     writeln!(out, "\nPeak memory:\n\n{}", all.medians(memory))?;
     let title = format!("Peak memory in relation to {}:", run.meta.baseline);
@@ -175,14 +166,10 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 
 /// Prints the page faults of workloads, and their memory in huge pages.
 pub(crate) fn print_faults(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Matrix::new(run, tables::group("all", workloads));
+    let all = Matrix::new(run, group("all", workloads));
     let faults = run.meta.metric(FAULTS)?;
     writeln!(out, "\nPage faults:\n\n{}", all.medians(faults))?;
-    // Old runs do not have counts of huge pages.
-    match run.meta.metric(HUGE) {
-        Ok(huge) => Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(huge))?),
-        Err(_) => Ok(()),
-    }
+    Ok(writeln!(out, "\nHuge pages:\n\n{}", all.medians(run.meta.metric(HUGE)?))?)
 }
 
 pub(crate) const FAULTS: &str = "page faults";
@@ -193,17 +180,16 @@ pub(crate) const PEAK: &str = "peak RSS";
 
 /// The metrics of page faults, and of memory in huge pages.
 pub(crate) fn faults_and_huge() -> [Metric; 2] {
-    let faults = Metric::new(FAULTS, "count", Direction::Lower, "minor_faults").digits(0);
+    let faults = lower(FAULTS, "count", "minor_faults").digits(0);
     let huge = Metric::new(HUGE, "MiB", Direction::None, HUGE_KIB).times(1.0 / 1024.0).digits(0);
     [faults, huge]
 }
 
 /// The metrics of all patterns, then those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
-    let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
+    let memory = lower(PEAK, "KiB", "max_rss_kib").digits(0);
     let [faults, huge] = faults_and_huge();
-    let quantile =
-        |(name, _)| Metric::new(name, &format!("{name} of a call"), Direction::Lower, name);
+    let quantile = |(name, _)| lower(name, &format!("{name} of a call"), name);
     let quantiles = latency::QUANTILES.into_iter().map(quantile);
     let always = [Metric::time_per_operation().primary(), memory, faults, huge];
     always.into_iter().chain(quantiles).collect()

@@ -27,14 +27,13 @@ mod real_programs;
 mod replay;
 mod sqlite;
 mod start_up;
-mod tables;
 mod zone;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+pub(crate) use kernel::finding as kernel_counts;
 use plan::{Entry, Lab, Ready};
 use quarry_compare::FindLibrary;
-use quarry_harness::doctor::Finding;
 use quarry_harness::launch::WorkKind;
 use quarry_harness::table::{Table, words};
 use std::io::Write;
@@ -140,11 +139,6 @@ pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }
 
-/// The doctor's finding on whether the running kernel counts for this process.
-pub(crate) fn kernel_counts() -> Finding {
-    kernel::finding()
-}
-
 #[cfg(test)]
 mod tests {
     use super::plan::{Plan, Staged};
@@ -188,7 +182,7 @@ mod tests {
     impl Plan for Doubling {
         const NAME: &'static str = "doubling";
 
-        fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
             let variants = self.common.variants.iter().map(|name| Variant::new(name, "")).collect();
             let workloads = vec![Workload::new("number", Verify::Exactly(1))];
             let number = self.number;
@@ -197,9 +191,7 @@ mod tests {
                 Ok(Measurement { verified: 1, ..Measurement::of_window(1, ns, ns, 0, "x") }.into())
             };
             let plan = self.common.experiment(Self::NAME, variants, "once", workloads, sampler)?;
-            Ok(Some(Staged::new(plan, |run, out| {
-                Ok(writeln!(out, "{} samples", run.samples.len())?)
-            })))
+            Ok(Staged::new(plan, |run, out| Ok(writeln!(out, "{} samples", run.samples.len())?)))
         }
     }
 

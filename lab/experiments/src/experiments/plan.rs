@@ -1,21 +1,22 @@
 //! The interface between the registry and an experiment: options, preparation, and run. Experiments
 //! import all of this file, which also re-exports the types that most of them need.
 
-pub(crate) use anyhow::Result;
-use anyhow::{Context, bail, ensure};
+pub(crate) use anyhow::{Context, Result, bail, ensure};
 pub(crate) use clap::Args;
 use clap::{ArgMatches, Command};
 pub(crate) use quarry_compare::allocators::QUARRY;
 pub(crate) use quarry_compare::contenders;
-use quarry_compare::contenders::Contender;
+pub(crate) use quarry_compare::contenders::{Contender, OwnWork};
 use quarry_compare::{FindLibrary, Interrupt};
 pub(crate) use quarry_harness::experiment::Experiment;
 pub(crate) use quarry_harness::launch::{Work, WorkKind};
 pub(crate) use quarry_harness::options::{Common, Defaults};
-pub(crate) use quarry_harness::results::{Direction, Metric, Run, Variant, Verify, Workload};
-pub(crate) use quarry_harness::sampler::SampleKey;
+pub(crate) use quarry_harness::results::{
+    Cell, Direction, Measurement, Metric, Run, Variant, Verify, Workload,
+};
+pub(crate) use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 pub(crate) use quarry_harness::table::counted;
-pub(crate) use quarry_harness::tables::{Matrix, by_variant, targets_of};
+pub(crate) use quarry_harness::tables::{Group, Matrix, by_variant, targets_of};
 pub(crate) use quarry_harness::usage::Usage;
 pub(crate) use quarry_harness::{affinity, launch, nearest, options};
 pub(crate) use std::io::Write;
@@ -24,16 +25,16 @@ use std::rc::Rc;
 use std::{env, fs};
 
 /// The options of an experiment. The doc comment of the type is the experiment's help.
-pub(crate) trait Plan: Args + 'static {
+pub(crate) trait Plan: Args + Defaults {
     const NAME: &'static str;
     /// The work of the experiment's sample processes, if they run this executable.
     const WORK: Option<WorkKind> = None;
 
-    /// Makes the experiment ready; `None` if everything has been printed already.
+    /// Makes the experiment ready.
     ///
     /// # Errors
     /// A fault of the options, or the reason why nothing can be measured.
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged>;
 }
 
 pub(crate) struct Lab<'a> {
@@ -51,8 +52,8 @@ impl Lab<'_> {
         contenders::find(&of.variants, self.find_library, self.out)
     }
 
-    /// [`contenders`](Self::contenders) with an A/A copy of the baseline, and the baseline's name:
-    /// `usual` unless the user names another.
+    /// [`contenders`](Self::contenders) with an A/A copy of the baseline: `usual` unless the user
+    /// names another.
     ///
     /// # Errors
     /// Same as for `contenders`, or the baseline is not among them.
@@ -60,41 +61,106 @@ impl Lab<'_> {
         &mut self,
         of: &Common<D>,
         usual: &str,
-    ) -> Result<(Vec<Contender>, String)> {
-        let mut contenders = self.contenders(of)?;
-        let baseline = of.baseline(&contenders::names(&contenders), usual)?.to_owned();
-        contenders::add_copy(&mut contenders, &baseline);
-        Ok((contenders, baseline))
+    ) -> Result<(Variants, Vec<Contender>)> {
+        Variants::of_contenders(of, self.contenders(of)?, usual)
     }
 }
 
-/// The subjects that an experiment compares, with an A/A copy of the baseline at the end.
-pub(crate) struct Lineup<T> {
+/// The variants of a run. An experiment keeps the subject of each, in the same order.
+pub(crate) struct Variants {
+    pub(crate) all: Vec<Variant>,
     pub(crate) baseline: String,
-    pub(crate) variants: Vec<Variant>,
-    /// The subject of each variant.
-    pub(crate) subjects: Vec<T>,
 }
 
-impl<T: Clone> Lineup<T> {
+impl Variants {
     /// The baseline is `usual` unless the user names another.
-    pub(crate) fn new<D: Defaults>(
-        of: &Common<D>,
-        found: impl IntoIterator<Item = (T, Variant)>,
-        usual: &str,
-    ) -> Result<Self> {
-        let (mut subjects, mut variants): (Vec<T>, Vec<Variant>) = found.into_iter().unzip();
-        let names: Vec<&str> = variants.iter().map(|it| it.name.as_str()).collect();
+    pub(crate) fn new<D: Defaults>(of: &Common<D>, all: Vec<Variant>, usual: &str) -> Result<Self> {
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
         let baseline = of.baseline(&names, usual)?.to_owned();
-        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
-        variants.push(variants[original].copy());
+        Ok(Self { all, baseline })
+    }
+
+    /// [`new`](Self::new) with an A/A copy of the baseline at the end.
+    pub(crate) fn with_copy<D: Defaults, T: Clone>(
+        of: &Common<D>,
+        found: Vec<(T, Variant)>,
+        usual: &str,
+    ) -> Result<(Self, Vec<T>)> {
+        let (mut subjects, all): (Vec<T>, _) = found.into_iter().unzip();
+        let mut variants = Self::new(of, all, usual)?;
+        let is_original = |it: &Variant| it.name == variants.baseline;
+        let original = variants.all.iter().position(is_original).unwrap_or(0);
+        variants.all.push(variants.all[original].copy());
         subjects.push(subjects[original].clone());
-        Ok(Self { baseline, variants, subjects })
+        Ok((variants, subjects))
+    }
+
+    /// [`with_copy`](Self::with_copy) for allocators.
+    pub(crate) fn of_contenders<D: Defaults>(
+        of: &Common<D>,
+        mut contenders: Vec<Contender>,
+        usual: &str,
+    ) -> Result<(Self, Vec<Contender>)> {
+        let Self { baseline, .. } = Self::new(of, contenders::variants(&contenders), usual)?;
+        contenders::add_copy(&mut contenders, &baseline);
+        Ok((Self { all: contenders::variants(&contenders), baseline }, contenders))
     }
 }
 
+/// Looks up each of the chosen variants, none of which may be chosen twice.
+pub(crate) fn each_once<T>(
+    names: &[String],
+    mut find: impl FnMut(&str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let find = |(index, name): (usize, &String)| {
+        options::check_once(names, index)?;
+        find(name)
+    };
+    names.iter().enumerate().map(find).collect()
+}
+
+/// Makes an experiment from the options that every experiment has.
+pub(crate) fn experiment<P: Plan>(
+    options: &Common<P>,
+    Variants { all, baseline }: Variants,
+    workloads: Vec<Workload>,
+    sampler: impl Sampler + 'static,
+) -> Result<Experiment> {
+    options.experiment(P::NAME, all, &baseline, workloads, sampler)
+}
+
+/// One group of the workloads, or none if there are no workloads.
+pub(crate) fn group(name: &str, workloads: Vec<String>) -> Vec<Group> {
+    let group = Group { name: name.to_owned(), workloads };
+    if group.workloads.is_empty() { Vec::new() } else { vec![group] }
+}
+
+/// One group of all workloads of a run.
+pub(crate) fn group_of_all(name: &str, run: &Run) -> Vec<Group> {
+    group(name, run.meta.workloads.iter().map(|workload| workload.name.clone()).collect())
+}
+
+/// Workloads whose samples verify each operation.
+pub(crate) fn workloads(names: impl IntoIterator<Item = impl ToString>) -> Vec<Workload> {
+    let workload = |name: String| Workload::new(&name, Verify::PerOperation(1));
+    names.into_iter().map(|name| workload(name.to_string())).collect()
+}
+
+pub(crate) const MIB: f64 = (1 << 20) as f64;
+
+/// A metric of which less is better.
+pub(crate) fn lower(name: &str, unit: &str, figure: &str) -> Metric {
+    Metric::new(name, unit, Direction::Lower, figure)
+}
+
+/// [`lower`], for a figure in bytes.
+pub(crate) fn mib(name: &str, figure: &str) -> Metric {
+    lower(name, "MiB", figure).times(1.0 / MIB).digits(1)
+}
+
+/// [`lower`], for a figure in nanoseconds.
 pub(crate) fn micros(name: &str, figure: &str) -> Metric {
-    Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+    lower(name, "us", figure).times(1e-3).digits(1)
 }
 
 type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
@@ -208,7 +274,7 @@ impl Entry {
             augment: |_, command| P::augment_args(command),
             parse: |_, options| {
                 let plan = P::from_arg_matches(options)?;
-                Ok(Staged::ready(|lab| plan.stage(lab)))
+                Ok(Staged::ready(|lab| plan.stage(lab).map(Some)))
             },
         }
     }

@@ -2,14 +2,12 @@
 
 use super::cast::Cast;
 use super::plan::*;
-use super::real_programs::workloads;
 use crate::driven::Script;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
 use quarry_compare::allocators::GLIBC;
-use quarry_compare::{Interrupt, Launcher, companion, contenders};
+use quarry_compare::companion;
 use quarry_harness::judge::{Judgement, Selection};
-use quarry_harness::results::Cell;
 use quarry_harness::statistics;
 use quarry_harness::table::{self, Entry, Table, words};
 use std::path::PathBuf;
@@ -54,41 +52,39 @@ const MOST: f64 = 1.1;
 impl Plan for Programs {
     const NAME: &'static str = "programs";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let mut contenders = lab.contenders(&self.common)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
+        let variants = Variants::new(&self.common, contenders::variants(&contenders), GLIBC)?;
         self.common.check_early()?;
         let folder = self.scripts.clone().unwrap_or_else(companion::scripts);
         let scripts = Script::names(&folder)?;
         let names = scripts.iter().map(String::as_str).chain(ALL.iter().map(|it| it.name));
         let wanted = options::exactly(&names.collect::<Vec<_>>(), &self.only, "program --only")?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
+        let mut cast = Cast::new()?;
         if nix::unistd::geteuid().is_root() {
-            launcher.open_to_others()?;
-            contenders.iter_mut().try_for_each(|contender| launcher.within_reach(contender))?;
+            cast.launcher.open_to_others()?;
+            contenders.iter_mut().try_for_each(|it| cast.launcher.within_reach(it))?;
         }
-        let mut cast = Cast::default();
         for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
             let asked = Script::ask(&folder, name).map_err(|advice| format!("{advice:#}"));
             if self.rest && asked.as_ref().is_ok_and(|script| !script.is_server) {
                 continue;
             }
-            let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
+            let made = asked.map(|script| script.make_ready(self.common.quick, &cast.launcher));
             let made = made.map(|made| made.map(|program| program.resting(self.rest)));
-            if !cast.add(made, &interrupt) {
+            if !cast.add(made) {
                 break;
             }
         }
         let is_wanted = |name| !self.rest && wanted.contains(&name);
         let real: Vec<_> = ALL.iter().filter(|it| is_wanted(it.name)).collect();
-        cast.add_real(&real, self.common.quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, 0)?;
-        let programs = Rc::new(cast.ready);
-        let variants = contenders::variants(&contenders);
+        cast.add_real(&real, self.common.quick);
+        cast.announce(lab, 0)?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let programs = Rc::new(ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let workloads = workloads(&programs);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let workloads = workloads(programs.iter().map(|it| &it.label.name));
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = "all processes of a program, from its start to its end.".to_owned();
         // Each program's first run, on glibc with its calls counted, has warmed up the files.
         let mut plan = Experiment { about, metrics: metrics(self.rest), warm_up: false, ..plan };
@@ -96,27 +92,22 @@ impl Plan for Programs {
             plan = plan.option(&program.label.name, &program.label.version);
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 
 fn metrics(rest: bool) -> Vec<Metric> {
-    let mib = 1.0 / f64::from(1 << 20);
-    let lower = |name: &str, unit: &str, of: &str, times: f64| {
-        Metric::new(name, unit, Direction::Lower, of).times(times)
-    };
-    let held = |name: &str, of: &str| lower(name, "MiB", of, mib).digits(1);
     if rest {
         return vec![
-            held("after 5 s", "rest_5"),
-            held("after 60 s", "rest_60").primary(),
-            held("after a reload", "rest_reload"),
+            mib("after 5 s", "rest_5"),
+            mib("after 60 s", "rest_60").primary(),
+            mib("after a reload", "rest_reload"),
         ];
     }
     vec![
-        lower("CPU", "s", "cpu_ns", 1e-9).digits(3).primary(),
-        lower("elapsed", "s", "wall_ns", 1e-9).digits(3),
-        held("peak", "peak_bytes"),
+        lower("CPU", "s", "cpu_ns").times(1e-9).digits(3).primary(),
+        lower("elapsed", "s", "wall_ns").times(1e-9).digits(3),
+        mib("peak", "peak_bytes"),
     ]
 }
 

@@ -3,10 +3,8 @@
 use super::cast::Cast;
 use super::malloc_patterns::HUGE;
 use super::plan::*;
-use super::tables;
 use crate::ready_program::{ReadyProgram, ReadyPrograms};
 use crate::real_programs::ALL;
-use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::table::{self, Entry, Table, words};
 use std::rc::Rc;
 
@@ -43,55 +41,44 @@ impl Defaults for RealPrograms {
 impl Plan for RealPrograms {
     const NAME: &'static str = "real-programs";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let quick = self.common.quick;
         let names: Vec<&str> = ALL.iter().map(|program| program.name).collect();
         let wanted = options::exactly(&names, &self.only, "program --only")?;
         let wanted: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         self.common.check_early()?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
-        let mut cast = Cast::default();
-        cast.add_real(&wanted, quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, 0)?;
-        let programs = Rc::new(cast.ready);
-        let variants = contenders::variants(&contenders);
+        let mut cast = Cast::new()?;
+        cast.add_real(&wanted, quick);
+        cast.announce(lab, 0)?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let programs = Rc::new(ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
-        let works = workloads(&programs);
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, works, sampler)?;
+        // Samples verify one operation, or each request to a server.
+        let workloads = workloads(programs.iter().map(|it| &it.label.name));
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
         let about = "a program from its start to its end.".to_owned();
         let mut plan = Experiment { about, metrics: metrics(), ..plan };
         for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {
             plan = plan.option(what.name, what.amount(quick));
         }
         let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 
-/// Makes a workload of each program. Its samples verify one operation, or each request to a server.
-pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
-    let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
-    programs.iter().map(workload).collect()
-}
-
 fn metrics() -> Vec<Metric> {
-    let mib = 1.0 / f64::from(1 << 20);
-    let lower = |name: &str, unit: &str, of: &str, times: f64| {
-        Metric::new(name, unit, Direction::Lower, of).times(times)
-    };
     vec![
-        lower("time", "s of CPU", "cpu_ns", 1e-9).digits(3).primary(),
-        lower("peak RSS", "MiB", "peak_bytes", mib).digits(1),
-        lower("page faults", "count", "page_faults", 1.0).digits(0),
-        Metric::new(HUGE, "MiB", Direction::None, "huge_bytes").times(mib).digits(0),
-        lower("wall", "s", "wall_ns", 1e-9).digits(3),
+        lower("time", "s of CPU", "cpu_ns").times(1e-9).digits(3).primary(),
+        mib("peak RSS", "peak_bytes"),
+        lower("page faults", "count", "page_faults").digits(0),
+        Metric::new(HUGE, "MiB", Direction::None, "huge_bytes").times(1.0 / MIB).digits(0),
+        lower("wall", "s", "wall_ns").times(1e-9).digits(3),
         Metric::new("requests", "per second", Direction::Higher, "requests")
             .per("client_ns")
             .times(1e9)
             .digits(0),
-        lower("RSS after", "MiB", "final_bytes", mib).digits(1),
+        mib("RSS after", "final_bytes"),
     ]
 }
 
@@ -105,7 +92,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     let matrix = |is_member: &dyn Fn(&ReadyProgram) -> bool| {
         let members = programs.iter().filter(|program| is_member(program));
         let names = members.map(|program| program.label.name.clone()).collect();
-        Matrix::new(run, tables::group("programs", names))
+        Matrix::new(run, group("programs", names))
     };
     writeln!(out, "{}\n", matrix(&|_| true).tables())?;
     for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
@@ -134,7 +121,7 @@ pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> 
             program.label.name.clone(),
             program.label.what.clone(),
             calls.allocations.to_string(),
-            table::figure(calls.bytes as f64 / f64::from(1 << 20)),
+            table::figure(calls.bytes as f64 / MIB),
             table::figure(100.0 * program.probe.share()),
         ]
     };

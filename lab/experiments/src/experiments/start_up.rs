@@ -1,13 +1,9 @@
 //! `start-up`: the time and memory that an allocator adds to the start of small programs.
 
 use super::plan::*;
-use super::tables;
-use anyhow::{Context, ensure};
 use quarry_compare::allocators::{self, Allocator, GLIBC};
-use quarry_compare::contenders::Contender;
 use quarry_harness::launch::{end_of, place_of, preload_into};
 use quarry_harness::proc;
-use quarry_harness::results::Measurement;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -52,13 +48,12 @@ impl Defaults for StartUp {
 impl Plan for StartUp {
     const NAME: &'static str = "start-up";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let mut contenders = lab.contenders(&self.common)?;
-        if !contenders.iter().any(|contender| contender.name() == GLIBC) {
-            contenders.insert(0, Contender::from(allocators::glibc()));
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
+        let mut found = lab.contenders(&self.common)?;
+        if !found.iter().any(|contender| contender.name() == GLIBC) {
+            found.insert(0, Contender::from(allocators::glibc()));
         }
-        let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
-        contenders::add_copy(&mut contenders, &baseline);
+        let (variants, contenders) = Variants::of_contenders(&self.common, found, GLIBC)?;
         let programs: Vec<_> =
             PROGRAMS.iter().filter(|it| place_of(it.words[0]).is_some()).collect();
         let each = (self.execs / self.common.samples).max(1);
@@ -66,7 +61,6 @@ impl Plan for StartUp {
         let mut workloads: Vec<Workload> = programs.iter().map(|it| starts(it.name)).collect();
         workloads.push(Workload::new(SLEEP, Verify::Exactly(1)));
         let names: Vec<String> = programs.iter().map(|it| it.name.to_owned()).collect();
-        let variants = contenders::variants(&contenders);
         let sampler = move |key: SampleKey| {
             let allocator = &contenders[key.variant].allocator;
             let measurement = match programs.get(key.workload) {
@@ -75,19 +69,17 @@ impl Plan for StartUp {
             };
             Ok(measurement.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let time = Metric::new("time", "us per start", Direction::Lower, "start_ns")
-            .per("operations")
-            .times(1e-3);
-        let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident_kib");
+        let plan = experiment(&self.common, variants, workloads, sampler)?;
+        let time = lower("time", "us per start", "start_ns").per("operations").times(1e-3);
+        let memory = lower("resident", "resident, KiB", "resident_kib");
         let metrics = vec![time.primary(), memory.digits(0)];
         let about = format!("{}, one after the other.", counted(each, "start"));
         let plan = Experiment { about, metrics, ..plan }.option("starts", each);
-        Ok(Some(Staged::new(plan, move |run, out| {
-            writeln!(out, "{}\n", tables::compared(run, tables::group("programs", names)))?;
-            let sleep = Matrix::new(run, tables::group(SLEEP, vec![SLEEP.to_owned()]));
+        Ok(Staged::new(plan, move |run, out| {
+            writeln!(out, "{}\n", Matrix::new(run, group("programs", names)).tables())?;
+            let sleep = Matrix::new(run, group(SLEEP, vec![SLEEP.to_owned()]));
             Ok(writeln!(out, "{}", sleep.medians(run.meta.metric("resident")?))?)
-        })))
+        }))
     }
 }
 

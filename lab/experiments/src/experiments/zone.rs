@@ -1,11 +1,8 @@
 //! `zone`: the zone and the pcp lists without the rest of the stack, compared with LLFree.
 
 use super::plan::*;
-use super::tables;
 use crate::frames::{FramesSample, ORDERS, Pattern, State, Variant as Allocator};
-use anyhow::bail;
 use quarry_eras::pages::PAGE_POLICIES;
-use quarry_harness::tables::Group;
 use std::env;
 use std::path::PathBuf;
 
@@ -80,7 +77,7 @@ impl Row {
     }
 
     fn group(self) -> String {
-        format!("{}-{}", self.state.name(), self.pattern.name())
+        format!("{:?}-{:?}", self.state, self.pattern).to_lowercase()
     }
 }
 
@@ -90,51 +87,38 @@ impl std::fmt::Display for Row {
     }
 }
 
-fn variant(name: &str) -> Result<Option<(Allocator, String)>> {
+/// The variant of this name; `None` if it is LLFree, and LLFree is absent.
+fn variant(name: &str) -> Result<Option<(Allocator, Variant)>> {
+    let found = |allocator, about: &str| Ok(Some((allocator, Variant::new(name, about))));
     if name == LLFREE {
-        let Some(object) = env::var_os(LLFREE_OBJECT) else {
-            return Ok(None);
-        };
+        let Some(object) = env::var_os(LLFREE_OBJECT) else { return Ok(None) };
         let object = PathBuf::from(object);
         if !object.is_file() {
             bail!(Usage(format!("{LLFREE_OBJECT}: {} is no file", object.display())));
         }
         let about = format!("LLFree, {}", object.display());
-        return Ok(Some((Allocator::LlFree(object), about)));
+        return found(Allocator::LlFree(object), &about);
     }
     if name == ZONE {
-        let about = "the zone by itself, a critical section for each block";
-        return Ok(Some((Allocator::Zone, about.to_owned())));
+        return found(Allocator::Zone, "the zone by itself, a critical section for each block");
     }
     let Some(known) = PAGE_POLICIES.iter().find(|known| known.name == name) else {
         let policies = PAGE_POLICIES.iter().map(|known| known.name);
         let accepted: Vec<&str> = [ZONE, LLFREE].into_iter().chain(policies).collect();
         return Err(nearest::unknown("variant --variants", name, &accepted));
     };
-    Ok(Some((Allocator::Lists(name.to_owned()), format!("page lists: {}", known.about))))
-}
-
-impl Zone {
-    fn variants(&self) -> Result<Vec<(Allocator, Variant)>> {
-        let mut found = Vec::new();
-        for (index, name) in self.common.variants.iter().enumerate() {
-            options::check_once(&self.common.variants, index)?;
-            let known = variant(name)?;
-            found.extend(known.map(|(allocator, about)| (allocator, Variant::new(name, &about))));
-        }
-        Ok(found)
-    }
+    found(Allocator::Lists(name.to_owned()), &format!("page lists: {}", known.about))
 }
 
 impl Plan for Zone {
     const NAME: &'static str = "zone";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<FramesSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let found = self.variants()?;
-        // Only LLFree can be absent.
-        let is_left_out = found.len() < self.common.variants.len();
-        let Lineup { baseline, variants, subjects } = Lineup::new(&self.common, found, DEFAULT)?;
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
+        let found = each_once(&self.common.variants, variant)?;
+        let is_left_out = found.iter().any(Option::is_none);
+        let found = found.into_iter().flatten().collect();
+        let (variants, subjects) = Variants::with_copy(&self.common, found, DEFAULT)?;
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         if is_left_out {
@@ -143,8 +127,7 @@ impl Plan for Zone {
                 "{LLFREE}: left out, for {LLFREE_OBJECT} names no shared object of it"
             )?;
         }
-        let workload = |row: &Row| Workload::new(&row.to_string(), Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
+        let workloads = workloads(&rows);
         let cpus = affinity::choose(&affinity::allowed(), Self::MOST_TASKS as usize);
         let (mib, millis, printed) = (self.mib, self.millis, rows.clone());
         let sampler = move |key: SampleKey| {
@@ -162,35 +145,29 @@ impl Plan for Zone {
             };
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
-        let about = format!("{millis} ms over {mib} MiB in a fresh process.");
-        let partly = Metric::new(PARTLY, "% of 2 MiB blocks", Direction::None, PARTLY);
-        let mut metrics = plan.metrics.clone();
-        metrics.push(partly.times(100.0).digits(1));
-        let plan =
-            Experiment { about, metrics, ..plan }.option("mib", mib).option("millis", millis);
-        Ok(Some(Staged::new(plan, move |run, out| print(run, &printed, out))))
+        let partly = Metric::new(PARTLY, "% of 2 MiB blocks", Direction::None, PARTLY).times(100.0);
+        let plan = Experiment {
+            about: format!("{millis} ms over {mib} MiB in a fresh process."),
+            metrics: vec![Metric::time_per_operation().primary(), partly.digits(1)],
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        let plan = plan.option("mib", mib).option("millis", millis);
+        Ok(Staged::new(plan, move |run, out| print(run, &printed, out)))
     }
 }
 
 fn print(run: &Run, rows: &[Row], out: &mut dyn Write) -> Result<()> {
-    let mut groups: Vec<Group> = Vec::new();
-    for row in rows {
-        if groups.last().is_none_or(|group| group.name != row.group()) {
-            groups.extend(tables::group(&row.group(), vec![row.to_string()]));
-        } else if let Some(group) = groups.last_mut() {
-            group.workloads.push(row.to_string());
-        }
-    }
-    let fragmented: Vec<String> = rows
-        .iter()
-        .filter(|row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair))
-        .map(ToString::to_string)
-        .collect();
-    writeln!(out, "{}\n", tables::compared(run, groups))?;
+    let of_rows = |rows: &[Row]| Group {
+        name: rows[0].group(),
+        workloads: rows.iter().map(ToString::to_string).collect(),
+    };
+    let groups = rows.chunk_by(|row, next| row.group() == next.group()).map(of_rows).collect();
+    let is_meant = |row: &&Row| (row.state, row.pattern) == (State::Fragmented, Pattern::Pair);
+    let fragmented: Vec<_> = rows.iter().filter(is_meant).map(ToString::to_string).collect();
+    writeln!(out, "{}\n", Matrix::new(run, groups).tables())?;
     if !fragmented.is_empty() {
         writeln!(out, "Blocks of 2 MiB that are in use in part, before the first operation:\n")?;
-        let matrix = Matrix::new(run, tables::group("fragmented", fragmented));
+        let matrix = Matrix::new(run, group("fragmented", fragmented));
         writeln!(out, "{}", matrix.medians(run.meta.metric(PARTLY)?))?;
     }
     Ok(())

@@ -4,7 +4,6 @@
 //! ```text
 //! quarry  the zone under its lock, and the page lists of a policy
 //! llfree  LLFree through its C interface
-//! state   which frames are in use when a sample begins
 //! sample  a sample: its state, its pattern, its tasks
 //! ```
 //!
@@ -14,11 +13,9 @@
 mod llfree;
 mod quarry;
 mod sample;
-mod state;
 
 pub(crate) use quarry::{allocator, config};
-pub(crate) use sample::{FramesSample, Pattern, Variant};
-pub(crate) use state::State;
+pub(crate) use sample::{FramesSample, Pattern, State, Variant};
 
 /// Number of orders that a sample may have: 0 to 9; a block of order 9 is a pageblock.
 pub(crate) const ORDERS: u8 = 10;

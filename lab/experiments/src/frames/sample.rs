@@ -2,15 +2,17 @@
 
 use super::llfree::LlFree;
 use super::quarry::{PageLists, ZoneAlone};
-use super::state::{self, State};
 use super::{Frames, ORDERS};
 use crate::patterns::window::{self, Budget, Done, Window};
 use anyhow::{Context, Result, anyhow, ensure};
-use quarry_eras::pages::PAGE_POLICIES;
+use quarry_eras::pages::Chosen;
 use quarry_harness::affinity;
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use quarry_mm::frame::FRAME_SHIFT;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -34,14 +36,6 @@ pub(crate) enum Pattern {
 
 impl Pattern {
     pub(crate) const ALL: [Self; 3] = [Self::Pair, Self::Bulk, Self::Random];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::Bulk => "bulk",
-            Self::Random => "random",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,9 +82,9 @@ impl Work for FramesSample {
         match &self.variant {
             Variant::Zone => self.run(&ZoneAlone::build(frames)?, frames),
             Variant::Lists(name) => {
-                let known = PAGE_POLICIES.iter().find(|it| it.name == *name);
+                let known = Chosen::named(name);
                 let policy = known.with_context(|| format!("no page policy is called {name}"))?;
-                self.run(&PageLists::build(policy.policy, frames, self.tasks)?, frames)
+                self.run(&PageLists::build(policy, frames, self.tasks)?, frames)
             }
             Variant::LlFree(object) => {
                 let loaded = LlFree::load(object, frames, self.tasks);
@@ -106,10 +100,10 @@ impl FramesSample {
     fn run<F: Frames>(&self, allocator: &F, frames: u32) -> Result<Measurement> {
         let (order, tasks) = (self.order, self.tasks as usize);
         let mut used = self.state.establish(allocator, frames, order, tasks)?;
-        let partly = state::partly_used(&used, frames, order);
+        let partly = partly_used(&used, frames, order);
         let free = frames as usize - (used.len() << order);
         if self.pattern == Pattern::Random && used.is_empty() {
-            used = state::take(allocator, (frames / 2) >> order, order, tasks)?;
+            used = take(allocator, (frames / 2) >> order, order, tasks)?;
         }
         let held = used.split_off(match self.pattern {
             Pattern::Random => 0,
@@ -121,40 +115,22 @@ impl FramesSample {
             "{} MiB are too few for order {order}",
             self.mib
         );
-        let shares = held.chunks(held.len().div_ceil(tasks).max(1)).map(<[u32]>::to_vec);
-        let mut shares: Vec<Vec<u32>> = shares.collect();
-        shares.resize_with(tasks, Vec::new);
-        let crew: Vec<Task<'_, F>> = shares
-            .into_iter()
-            .enumerate()
-            .map(|(number, blocks)| Task {
-                allocator,
-                number,
-                order,
-                blocks,
-                random: number as u64,
-            })
-            .collect();
-        let (windows, left) = self.together(crew, most)?;
-        for blocks in left {
-            blocks.into_iter().for_each(|first| allocator.put(0, first, order));
-        }
-        used.into_iter().for_each(|first| allocator.put(0, first, order));
+        let mut shares = held.chunks(held.len().div_ceil(tasks).max(1)).map(<[u32]>::to_vec);
+        let task = |number| {
+            let (blocks, random) = (shares.next().unwrap_or_default(), number as u64);
+            Task { allocator, number, order, blocks, random }
+        };
+        let (windows, left) = self.together((0..tasks).map(task).collect(), most)?;
+        let left = left.into_iter().flatten();
+        left.chain(used).for_each(|first| allocator.put(0, first, order));
         let back = allocator.free_frames().map_err(|broken| anyhow!(broken))?;
         ensure!(back == u64::from(frames), "{back} of {frames} frames came back");
-        let sum = |figure: fn(&Window) -> u64| windows.iter().map(figure).sum::<u64>();
-        let longest = windows.iter().map(|window| window.wall_ns).max().unwrap_or(0);
-        let measurement = Measurement::of_window(
-            sum(|window| window.operations),
-            sum(|window| window.wall_ns),
-            longest,
-            windows.iter().map(|window| window.cpu_ns).max().unwrap_or(0),
-            self.variant.name(),
-        );
-        let verified = sum(|window| window.verified);
-        let mut measurement = Measurement { verified, ..measurement };
-        measurement.figures.insert("partly used".to_owned(), partly);
-        Ok(measurement)
+        let (window, time_ns) = window::together(&windows);
+        let Window { operations, verified, wall_ns, cpu_ns } = window;
+        let name = self.variant.name();
+        let measurement = Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, name);
+        let figures = [("partly used".to_owned(), partly)].into();
+        Ok(Measurement { verified, figures, ..measurement })
     }
 
     /// Runs the tasks concurrently; a single task runs in a process without other threads. Returns
@@ -174,13 +150,12 @@ impl FramesSample {
             Ok((window, task.blocks))
         };
         if crew.len() == 1 {
-            let (window, blocks) = run(crew.remove(0))?;
-            return Ok((vec![window], vec![blocks]));
+            return Ok([run(crew.remove(0))?].into_iter().unzip());
         }
         let run = &run;
         let done: Result<Vec<_>> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                crew.into_iter().map(|task| scope.spawn(move || run(task))).collect();
+            let start = |task| scope.spawn(move || run(task));
+            let threads: Vec<_> = crew.into_iter().map(start).collect();
             threads.into_iter().map(|it| it.join().expect("a task does not panic")).collect()
         });
         Ok(done?.into_iter().unzip())
@@ -196,7 +171,7 @@ impl FramesSample {
         let Some(operations) = self.operations else {
             return window::measure(Budget::of_millis(self.millis), || chunk(usual));
         };
-        let mut window = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };
+        let mut window = Window::default();
         while window.operations < operations {
             let Done { operations, verified } = chunk(usual.min(operations - window.operations));
             window.operations += operations;
@@ -260,5 +235,122 @@ impl<F: Frames> Task<'_, F> {
             }
         }
         done
+    }
+}
+
+/// Filling leaves one part in this many of the memory free, because page policies do not let the
+/// free memory of a zone fall below its watermarks.
+const LEFT: u32 = 64;
+/// Every sample begins with the same state.
+const SEED: u64 = 42;
+const HUGE_ORDER: u8 = 9;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// All frames are free, in the largest possible blocks.
+    Fresh,
+    /// 63 of 64 parts of the memory were allocated as blocks of the measured order, and a random
+    /// half of these was freed, as in LLFree's benchmark `frag`.
+    Fragmented,
+}
+
+impl State {
+    pub(crate) const ALL: [Self; 2] = [Self::Fresh, Self::Fragmented];
+
+    /// Brings `frames` free frames into this state; the `tasks` tasks allocate the blocks in turn.
+    /// Returns the blocks that stay in use, in random order.
+    fn establish(
+        self,
+        allocator: &impl Frames,
+        frames: u32,
+        order: u8,
+        tasks: usize,
+    ) -> Result<Vec<u32>> {
+        if self == Self::Fresh {
+            return Ok(Vec::new());
+        }
+        let mut blocks = take(allocator, (frames - frames / LEFT) >> order, order, tasks)?;
+        let free = blocks.len() / 2;
+        for (turn, first) in blocks.drain(..free).enumerate() {
+            allocator.put(turn % tasks, first, order);
+        }
+        Ok(blocks)
+    }
+}
+
+/// Allocates `count` blocks for `tasks` tasks in turn; returns them in random order.
+fn take(allocator: &impl Frames, count: u32, order: u8, tasks: usize) -> Result<Vec<u32>> {
+    let get = |turn: u32| allocator.get(turn as usize % tasks, order);
+    let blocks: Option<Vec<u32>> = (0..count).map(get).collect();
+    let mut blocks = blocks.context("the memory has fewer blocks than it should")?;
+    blocks.shuffle(&mut StdRng::seed_from_u64(SEED));
+    Ok(blocks)
+}
+
+/// The share of 2 MiB blocks that are partly in use, if `blocks` of `order` are in use.
+fn partly_used(blocks: &[u32], frames: u32, order: u8) -> f64 {
+    let mut used = vec![0u32; (frames >> HUGE_ORDER) as usize];
+    for first in blocks {
+        used[(first >> HUGE_ORDER) as usize] += 1 << order;
+    }
+    let partly = used.iter().filter(|used| (1..1 << HUGE_ORDER).contains(*used)).count();
+    partly as f64 / used.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::quarry::{PageLists, ZoneAlone};
+    use super::*;
+    use quarry_eras::pages::PAGE_POLICIES;
+    use quarry_mm::frame::{NodeId, PageblockIndex};
+
+    const FRAMES: u32 = 64 << 8;
+
+    fn partly_free(zone: &ZoneAlone) -> usize {
+        let pageblocks = zone.zones().memory().pageblocks();
+        let all = (0..pageblocks.count()).map(|index| pageblocks.at(PageblockIndex(index)));
+        let of_zone = all.filter(|pageblock| pageblock.tag().node().is_some());
+        of_zone.filter(|pageblock| (1..1 << HUGE_ORDER).contains(&pageblock.free())).count()
+    }
+
+    #[test]
+    fn half_of_a_fragmented_memory_is_in_use_all_over() {
+        for (order, least, most) in
+            [(0, 0.97, 1.0), (3, 0.97, 1.0), (6, 0.9, 1.0), (8, 0.3, 0.7), (9, 0.0, 0.0)]
+        {
+            let zone = ZoneAlone::build(FRAMES).unwrap();
+            let blocks = State::Fragmented.establish(&zone, FRAMES, order, 2).unwrap();
+            let taken = (FRAMES - FRAMES / LEFT) >> order;
+            assert_eq!(blocks.len() as u32, taken - taken / 2);
+            let used = (blocks.len() as u32) << order;
+            assert_eq!(zone.free_frames(), Ok(u64::from(FRAMES - used)));
+            let part = partly_used(&blocks, FRAMES, order);
+            assert!((least..=most).contains(&part), "order {order}: {part}");
+            let pageblocks = f64::from(FRAMES >> HUGE_ORDER);
+            assert_eq!(partly_free(&zone), (part * pageblocks).round() as usize, "order {order}");
+        }
+    }
+
+    #[test]
+    fn a_fresh_memory_is_free() {
+        let zone = ZoneAlone::build(FRAMES).unwrap();
+        assert_eq!(State::Fresh.establish(&zone, FRAMES, 0, 1).unwrap(), [0; 0]);
+        assert_eq!(zone.free_frames(), Ok(FRAMES.into()));
+        assert_eq!(partly_free(&zone), 0);
+        assert_eq!(zone.zones().zone(NodeId(0)).managed(), FRAMES);
+    }
+
+    #[test]
+    fn every_policy_fills_as_much_of_the_memory() {
+        for policy in PAGE_POLICIES {
+            for order in [0, 1, 4, 9] {
+                let lists = PageLists::build(policy.policy, FRAMES, 2).unwrap();
+                let blocks = State::Fragmented.establish(&lists, FRAMES, order, 2).unwrap();
+                let used = (blocks.len() as u64) << order;
+                let free = lists.free_frames();
+                assert_eq!(free, Ok(u64::from(FRAMES) - used), "{} {order}", policy.name);
+            }
+        }
     }
 }

@@ -18,8 +18,7 @@ pub(crate) enum FreeOrder {
 const BLOCKS: usize = 1000;
 
 pub(super) fn run(heap: Heap, budget: Budget, size: usize, order: FreeOrder) -> Window {
-    let mut blocks: Vec<Option<Block>> = Vec::new();
-    blocks.resize_with(BLOCKS, || None);
+    let mut blocks: Vec<Option<Block>> = (0..BLOCKS).map(|_| None).collect();
     let mut shuffled: Vec<usize> = (0..BLOCKS).collect();
     shuffled.shuffle(&mut StdRng::seed_from_u64(BLOCKS as u64));
     window::measure(budget, || {

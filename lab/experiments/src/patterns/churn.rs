@@ -50,7 +50,7 @@ impl Work for ChurnSample {
         watched::join_group()?;
         let heap = Heap::of_this_process();
         let mut table = Table::<Entry>::new(SLOTS);
-        table.fill_with(|| Entry::EMPTY);
+        table.fill_with(Entry::default);
         let base = watched::resident();
         let mut random = StdRng::seed_from_u64(1);
         let (start, mut phase) = (Instant::now(), 0u64);
@@ -108,7 +108,7 @@ fn replace(
 /// that had kept their mark.
 fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
-    let mut own = [Entry::EMPTY; 256];
+    let mut own: [Entry; 256] = std::array::from_fn(|_| Entry::default());
     let mut freed = 0;
     for _ in 0..BLOCKS_OF_THREAD {
         let slot = &mut own[random.random_range(0..256)];

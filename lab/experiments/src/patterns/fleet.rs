@@ -15,7 +15,6 @@ use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
 use anyhow::{Context, Result};
-use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use quarry_harness::{affinity, proc, statistics};
@@ -181,7 +180,7 @@ impl Work for FleetSample {
             |round: usize| times.iter().map(|of| of[round]).sum::<f64>() / times.len() as f64;
         let rounds: Vec<f64> = (0..self.rounds).map(of_round).collect();
         let ns = statistics::median(&rounds).context("no round")? * operations as f64;
-        let faults = getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64;
+        let faults = watched::minor_faults()?;
         let counters = [("objects", objects), ("minor_faults", faults), ("huge_kib", huge >> 10)];
         let done = Done { operations, verified };
         let answer = watched::answer(heap, done, Duration::from_nanos(ns as u64), &counters)?;

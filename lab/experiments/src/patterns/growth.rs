@@ -4,7 +4,6 @@ use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
 use anyhow::Result;
-use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
 use quarry_harness::proc;
 use quarry_harness::results::Measurement;
@@ -38,8 +37,7 @@ impl Work for GrowthSample {
             }
             thread::sleep(Duration::from_millis(self.rest));
         }
-        let faults = || anyhow::Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64);
-        let before = if self.burst > 1 { faults()? } else { 0 };
+        let before = if self.burst > 1 { watched::minor_faults()? } else { 0 };
         let start = Instant::now();
         for _ in 0..objects {
             // Never freed: the process ends afterwards.
@@ -49,7 +47,7 @@ impl Work for GrowthSample {
         let wall = start.elapsed();
         let counters = [
             ("objects", objects as u64),
-            ("faults", faults()? - before),
+            ("faults", watched::minor_faults()? - before),
             ("huge", proc::huge(std::process::id()).unwrap_or(0)),
             ("resident", watched::resident()),
         ];

@@ -69,11 +69,9 @@ impl Heap {
         }
         // SAFETY: the call above succeeded, so it filled `info`.
         let name = unsafe { info.assume_init() }.dli_fname;
-        if name.is_null() {
-            return None;
-        }
         // SAFETY: `dli_fname` is a NUL-terminated string; its object stays loaded.
-        Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+        let text = |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        (!name.is_null()).then(|| text(name))
     }
 
     /// Allocates `size` bytes, at least 8, and writes `mark` into the first 8.
@@ -172,6 +170,10 @@ impl Places {
     pub(super) fn new(heap: Heap, sizes: impl Iterator<Item = usize>) -> Self {
         let allocate = |(mark, size)| Some(heap.allocate(size, mark as u64));
         Self { heap, blocks: sizes.enumerate().map(allocate).collect() }
+    }
+
+    pub(super) fn empty(heap: Heap, count: usize) -> Self {
+        Self { heap, blocks: (0..count).map(|_| None).collect() }
     }
 
     /// Frees the block of a place and allocates another. Returns the number of freed blocks.

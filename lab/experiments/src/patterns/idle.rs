@@ -3,7 +3,7 @@
 use super::heap::Heap;
 use super::watched::{self, Entry, Table};
 use super::window::Done;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
@@ -23,14 +23,6 @@ pub(crate) enum Sizes {
     Count,
     /// As many bytes of each power of two.
     Bytes,
-}
-
-impl Sizes {
-    /// Returns the name of the value on the command line.
-    pub(crate) fn name(self) -> Result<String> {
-        let value = self.to_possible_value().context("every value has a name")?;
-        Ok(value.get_name().to_owned())
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,11 +54,10 @@ impl Work for IdleSample {
         let (mut live, mut verified) = (0, 0);
         for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
-                live += entry.size() as u64;
-                verified += 1;
-                continue;
+                live += entry.size as u64;
+            } else {
+                entry.free(heap);
             }
-            entry.free(heap);
             verified += 1;
         }
         let wall = start.elapsed();

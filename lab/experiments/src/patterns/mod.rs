@@ -12,8 +12,6 @@ pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
 pub(crate) mod idle;
-mod large;
-mod larson;
 pub(crate) mod latency;
 mod mixed;
 mod others;
@@ -22,7 +20,6 @@ mod phases;
 mod resize;
 mod ring;
 mod server;
-pub(crate) mod side_by_side;
 pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;
@@ -31,11 +28,12 @@ use batch::FreeOrder;
 use heap::Heap;
 use others::Others;
 use pair::Form;
+use quarry_harness::affinity;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Barrier, LazyLock};
+use std::thread;
 use window::{Budget, Window};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,11 +113,8 @@ struct Patterns {
 }
 
 /// All patterns. Samples never read the table, because reading it allocates memory.
-static TABLE: LazyLock<Vec<Patterns>> = LazyLock::new(|| {
-    let text = include_str!("../../data/patterns.toml");
-    let mut table: BTreeMap<String, _> = toml::from_str(text).expect("a test reads all of them");
-    table.remove("family").unwrap_or_default()
-});
+static TABLE: LazyLock<Vec<Patterns>> =
+    LazyLock::new(|| crate::tables(include_str!("../../data/patterns.toml"), "family"));
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -197,12 +192,12 @@ impl Pattern {
                 ring::run(heap, budget, payload, others).into()
             }
             Self::Server => server::run(heap, budget, one).into(),
-            Self::Larson => larson::run(heap, budget, one).into(),
+            Self::Larson => server::run_larson(heap, budget, one).into(),
             Self::Phases => phases::run(heap, budget, one).into(),
             Self::Mixed => mixed::run(heap, budget, one).into(),
             Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
             Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),
-            Self::Large { live } => large::run(heap, budget, live).into(),
+            Self::Large { live } => resize::run_large(heap, budget, live).into(),
             Self::ShortLives => server::run_short_lives(heap, budget).into(),
             Self::Fork => fork::run(heap, budget).into(),
             Self::Latency => {
@@ -210,6 +205,43 @@ impl Pattern {
                 Outcome { window, figures }
             }
         }
+    }
+
+    /// Runs the pattern on `tasks` threads that begin together, each on the next CPU in turn; a
+    /// task's further threads take the CPUs after its own. Returns the windows
+    /// [`together`](window::together).
+    ///
+    /// # Panics
+    /// If a CPU is not allowed, or a task finds that memory was handed out twice.
+    pub(crate) fn run_side_by_side(
+        self,
+        heap: Heap,
+        budget: Budget,
+        tasks: usize,
+        cpus: &[usize],
+    ) -> (Window, u64) {
+        let own_cpus = |index: usize| {
+            let mut own = cpus.to_vec();
+            own.rotate_left(index % cpus.len().max(1));
+            own
+        };
+        let start = Barrier::new(tasks);
+        let windows: Vec<Window> = thread::scope(|scope| {
+            let task = |index: usize| {
+                let (start, own_cpus) = (&start, &own_cpus);
+                scope.spawn(move || {
+                    let cpus = own_cpus(index);
+                    if let Some(&cpu) = cpus.first() {
+                        affinity::pin(cpu).expect("the CPU is one of those allowed");
+                    }
+                    start.wait();
+                    self.run(heap, budget, &cpus).window
+                })
+            };
+            let threads: Vec<_> = (0..tasks).map(task).collect();
+            threads.into_iter().map(|it| it.join().expect("a task found every mark")).collect()
+        });
+        window::together(&windows)
     }
 }
 
@@ -249,6 +281,22 @@ mod tests {
             assert!(window.operations > 0 && window.wall_ns > 0, "{pattern}");
             assert_eq!(window.verified, window.operations, "{pattern}");
             assert_eq!(figures.is_empty(), pattern != Pattern::Latency, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn the_work_of_all_tasks_is_counted() {
+        let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_micros(300) };
+        let pair = Pattern::Pair { size: 64, form: Form::One };
+        for pattern in [pair, Pattern::Handover { payload: 64 }] {
+            let heap = Heap::of_this_process();
+            let (window, time_ns) = pattern.run_side_by_side(heap, budget, 3, &[]);
+            assert!(window.operations > 0, "{pattern}");
+            assert_eq!(window.verified, window.operations, "{pattern}");
+            assert!(
+                time_ns >= 3 * 300_000 && time_ns >= window.wall_ns,
+                "{pattern}: three windows"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 //! has whole cycles.
 
 use super::handover::{self, BURST, HEAD, Queue};
-use super::heap::{Block, Heap};
+use super::heap::{Heap, Places};
 use super::others::Others;
 use super::window::{self, Budget, Done, Window};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,21 +30,15 @@ struct Side<'a> {
     heap: Heap,
     shared: &'a Shared,
     number: usize,
-    set: Vec<Option<Block>>,
-    long: Vec<Option<Block>>,
+    set: Places,
+    long: Places,
     meetings: usize,
     passed: usize,
 }
 
-fn places(count: usize) -> Vec<Option<Block>> {
-    let mut places = Vec::new();
-    places.resize_with(count, || None);
-    places
-}
-
 impl<'a> Side<'a> {
     fn new(heap: Heap, shared: &'a Shared, number: usize) -> Self {
-        let (set, long) = (places(SET), places(LONG));
+        let (set, long) = (Places::empty(heap, SET), Places::empty(heap, LONG));
         Self { heap, shared, number, set, long, meetings: 0, passed: 0 }
     }
 
@@ -60,11 +54,7 @@ impl<'a> Side<'a> {
 
     fn replace(&mut self) {
         for step in 0..REPLACEMENTS {
-            let at = step * 37 % SET;
-            if let Some(block) = self.set[at].take() {
-                self.heap.free(block, at as u64);
-            }
-            self.set[at] = Some(self.heap.allocate(HEAD, at as u64));
+            self.set.replace(step * 37 % SET, HEAD);
         }
     }
 
@@ -86,10 +76,10 @@ impl<'a> Side<'a> {
 
     fn burst(&mut self) {
         for _ in 0..LONG_BURSTS {
-            for (mark, block) in self.long.iter_mut().enumerate() {
+            for (mark, block) in self.long.blocks.iter_mut().enumerate() {
                 *block = Some(self.heap.allocate(HEAD, mark as u64));
             }
-            for (mark, block) in self.long.iter_mut().enumerate() {
+            for (mark, block) in self.long.blocks.iter_mut().enumerate() {
                 self.heap.free(block.take().expect("just allocated"), mark as u64);
             }
         }
@@ -101,12 +91,6 @@ impl<'a> Side<'a> {
         self.hand_over();
         self.meet();
         self.burst();
-    }
-
-    fn finish(self) {
-        for (at, block) in self.set.into_iter().enumerate() {
-            block.into_iter().for_each(|block| self.heap.free(block, at as u64));
-        }
     }
 }
 
@@ -123,7 +107,6 @@ pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
             while side.meet() {
                 side.cycle();
             }
-            side.finish();
         });
         let mut side = Side::new(heap, &shared, 0);
         let window = window::measure(budget, || {
@@ -134,7 +117,7 @@ pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
         });
         shared.is_over.store(true, Ordering::Release);
         side.meet();
-        side.finish();
+        drop(side);
         other.join().expect("the other thread finds every mark");
         window
     })

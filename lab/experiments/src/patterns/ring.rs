@@ -59,7 +59,7 @@ const LEAST: f64 = 1.0;
 /// that time.
 pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let slice = Budget { warm_up: budget.warm_up / SLICES, measured: budget.measured / SLICES };
-    let mut total = Window { operations: 0, verified: 0, wall_ns: 0, cpu_ns: 0 };
+    let mut total = Window::default();
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for _ in 0..SLICES / 2 {
         let with = turn(heap, slice, payload, others);

@@ -1,7 +1,8 @@
-//! A server that starts a new thread for every 64 requests: one thread frees what another
-//! allocates, and threads are short-lived.
+//! Servers of short-lived threads, in which one thread frees what another allocates. One starts a
+//! new thread for every 64 requests; in the other (after the benchmark of Larson and Krishnan,
+//! 1998) threads leave their blocks to successors.
 
-use super::heap::{Block, Heap};
+use super::heap::{Block, Heap, Places};
 use super::others::Others;
 use super::window::{self, Budget, Done, Window};
 use rand::rngs::StdRng;
@@ -78,4 +79,40 @@ pub(super) fn run_short_lives(heap: Heap, budget: Budget) -> Window {
         let freed: usize = thread::spawn(life).join().expect("every mark was found");
         Done { operations: 1, verified: u64::from(freed == SHORT_LIFE) }
     })
+}
+
+const BLOCKS: usize = 1000;
+const SIZES: std::ops::Range<usize> = 8..1000;
+const LIFE: usize = 10_000;
+
+/// The blocks that a thread leaves to its successor.
+struct Estate {
+    places: Places,
+    random: StdRng,
+}
+
+impl Estate {
+    fn new(heap: Heap, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let sizes = (0..BLOCKS).map(|_| random.random_range(SIZES));
+        Self { places: Places::new(heap, sizes), random }
+    }
+
+    fn replace(&mut self) -> Done {
+        let mut verified = 0;
+        for _ in 0..LIFE {
+            let mark = self.random.random_range(0..BLOCKS);
+            verified += self.places.replace(mark, self.random.random_range(SIZES));
+        }
+        Done { operations: LIFE as u64, verified }
+    }
+}
+
+/// Runs every chunk in a new thread.
+pub(super) fn run_larson(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
+    let generation = |estate: &mut Estate| {
+        thread::scope(|scope| scope.spawn(|| estate.replace()).join())
+            .expect("every mark was found")
+    };
+    others.alike(budget, |number| Estate::new(heap, 1 + number), generation)
 }

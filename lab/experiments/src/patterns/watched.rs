@@ -3,6 +3,7 @@
 use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};
 use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::results::Measurement;
 use quarry_harness::watch::GROUP_VARIABLE;
 use std::io::Write;
@@ -38,6 +39,10 @@ pub(crate) fn wait_for_the_end() {
     while unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) } > 0 {}
 }
 
+pub(crate) fn minor_faults() -> Result<u64> {
+    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
+}
+
 pub(crate) fn resident() -> u64 {
     let mut text = [0u8; 128];
     // SAFETY: the name is NUL-terminated; read writes at most the buffer.
@@ -71,12 +76,10 @@ pub(crate) fn answer(
 #[derive(Default)]
 pub(crate) struct Entry {
     word: usize,
-    size: usize,
+    pub(crate) size: usize,
 }
 
 impl Entry {
-    pub(crate) const EMPTY: Self = Self { word: 0, size: 0 };
-
     /// Allocates a block of at least 8 bytes and writes all of it.
     pub(crate) fn allocate(heap: Heap, size: usize) -> Self {
         let word = heap.allocate(size, size as u64).into_word();
@@ -95,10 +98,6 @@ impl Entry {
         // word, has just lost it.
         heap.free(unsafe { Block::from_word(word) }, size as u64);
         Some(size)
-    }
-
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -31,7 +31,7 @@ pub(crate) struct Done {
     pub(crate) verified: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) operations: u64,
     /// Operations that were verified: blocks that kept their mark, or packets that arrived.
@@ -60,6 +60,20 @@ pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> 
     let (Done { operations, verified }, wall) = measured;
     let cpu_ns = process_cpu_ns() - cpu_before;
     Window { operations, verified, wall_ns: wall.as_nanos() as u64, cpu_ns }
+}
+
+/// The operations of tasks that ran at the same time, with the times of the longest task; and the
+/// sum of the wall-clock times of all tasks.
+pub(crate) fn together(windows: &[Window]) -> (Window, u64) {
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum::<u64>();
+    let most = |of: fn(&Window) -> u64| windows.iter().map(of).max().unwrap_or(0);
+    let window = Window {
+        operations: sum(|window| window.operations),
+        verified: sum(|window| window.verified),
+        wall_ns: most(|window| window.wall_ns),
+        cpu_ns: most(|window| window.cpu_ns),
+    };
+    (window, sum(|window| window.wall_ns))
 }
 
 fn run_for(duration: Duration, chunk: &mut impl FnMut() -> Done) -> (Done, Duration) {

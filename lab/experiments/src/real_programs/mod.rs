@@ -3,38 +3,37 @@
 //!
 //! ```text
 //! generated  inputs that are made: a C file, a puzzle
-//! ready      makes one program ready to run: its folder, its command, its check
 //! clients    send requests to servers, and compare every reply
-//! traffic    requests to a store of keys and values, and the expected replies
-//! stores     that traffic in the protocols of redis and memcached
-//! pages      pages over HTTP
-//! documents  documents of JSON over HTTP
+//! stores     requests to stores of keys and values, in the protocols of redis and memcached
+//! http       pages, and documents of JSON
 //! ```
 //!
 //! A new program is a table in `data/real_programs.toml`, or a script in `scripts/programs`.
 
 mod clients;
-mod documents;
 mod generated;
-mod pages;
-mod ready;
+mod http;
 mod stores;
-mod traffic;
 
+use crate::ready_program::{self, Check, Label, ReadyProgram};
+use anyhow::{Context, Result};
 use clients::Protocol;
-use quarry_compare::allocators::peer_folders;
+use quarry_compare::allocators::{self, peer_folders};
+use quarry_compare::{Launcher, Program};
 use quarry_harness::launch::place_of;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
-pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
-    let text = include_str!("../../data/real_programs.toml");
-    let mut all: BTreeMap<String, Vec<RealProgram>> =
-        toml::from_str(text).expect("a test reads all of them");
-    all.remove("program").unwrap_or_default()
-});
+/// Longest time of a sample; a longer one has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) static ALL: LazyLock<Vec<RealProgram>> =
+    LazyLock::new(|| crate::tables(include_str!("../../data/real_programs.toml"), "program"));
 
 /// A program; the file describes the fields.
 #[derive(Deserialize)]
@@ -121,8 +120,8 @@ impl Server {
         match self {
             Self::Redis => Box::new(stores::REDIS),
             Self::Memcached => Box::new(stores::MEMCACHED),
-            Self::Pages => Box::new(pages::Pages),
-            Self::Documents => Box::new(documents::Documents),
+            Self::Pages => Box::new(http::Pages),
+            Self::Documents => Box::new(http::Documents),
         }
     }
 }
@@ -144,11 +143,70 @@ impl RealProgram {
     pub(crate) fn amount(&self, quick: bool) -> u64 {
         if quick { self.quick } else { self.full }
     }
+
+    /// Writes the program's files, and runs it once on glibc, with its calls of malloc counted.
+    /// `file` is its executable.
+    pub(crate) fn make_ready(
+        &self,
+        file: PathBuf,
+        quick: bool,
+        launcher: &Launcher,
+    ) -> Result<ReadyProgram> {
+        let folder = tempfile::Builder::new().prefix("quarry-real").tempdir()?;
+        let amount = self.amount(quick);
+        let program = program(self, file, folder.path(), amount)?;
+        let check = match &self.proof {
+            Proof::Prints { full, quick: less } => {
+                Check::Output(if quick { less } else { full }.clone())
+            }
+            &Proof::Replies(server) => {
+                server.protocol().prepare(folder.path())?;
+                let socket = folder.path().join("socket");
+                let place = socket.clone();
+                let clients = Box::new(move |runs: &dyn Fn() -> bool| {
+                    clients::ask(&*server.protocol(), &place, amount, runs)
+                });
+                Check::Clients(ready_program::Server { socket, clients })
+            }
+        };
+        let package = allocators::installed(&self.package);
+        let label = Label {
+            name: self.name.to_owned(),
+            version: package.unwrap_or_else(|| self.name.to_owned()),
+            what: self.what.clone(),
+        };
+        ReadyProgram::new(label, program, check, folder, launcher)
+    }
+}
+
+fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Result<Program> {
+    let place = folder.to_str().context("TMPDIR is not UTF-8")?;
+    let fill = |text: &str| text.replace("@DIR@", place).replace("@AMOUNT@", &amount.to_string());
+    for (name, content) in &what.files {
+        let text = fill(&content.text(amount));
+        fs::write(folder.join(name), text).with_context(|| format!("{place}/{name}"))?;
+    }
+    let words = std::iter::once(&what.executable).chain(&what.arguments);
+    let set = |(key, value): (&String, &String)| (key.clone(), OsString::from(value));
+    Ok(Program {
+        file,
+        command: words.map(|word| fill(word).into()).collect(),
+        stdin: what.stdin.as_ref().map(|name| folder.join(name)),
+        variables: what.variables.iter().map(set).collect(),
+        timeout: LIMIT,
+        may_serve_itself: false,
+        proportional: true,
+        prepare: None,
+        ignore_failure: false,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::real_programs::ALL;
+    use quarry_compare::Interrupt;
+    use std::rc::Rc;
 
     #[test]
     fn names_are_unique_quick_is_less_and_every_file_is_there() {
@@ -176,5 +234,24 @@ mod tests {
                 |file| file.is_absolute(),
             )
         }));
+    }
+
+    #[test]
+    fn what_fails_on_glibc_is_told_before_the_first_sample() {
+        let launcher = Launcher::new(Rc::new(Interrupt::listen().unwrap())).unwrap();
+        let nowhere = "/no/such/program".into();
+        // In this test the supervisor would be the test's executable, not `quarry`.
+        let error = ALL[0].make_ready(nowhere, true, &launcher).err().unwrap();
+        assert!(format!("{error:#}").starts_with("redis on glibc: "), "{error:#}");
+    }
+
+    #[test]
+    fn places_and_amounts_are_filled_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let lua = ALL.iter().find(|it| it.name == "lua").unwrap();
+        let program = program(lua, "/bin/lua".into(), folder.path(), 9).unwrap();
+        let script = folder.path().join("trees.lua");
+        assert_eq!(program.command, ["lua5.4".into(), script.clone().into_os_string()]);
+        assert!(fs::read_to_string(script).unwrap().contains("local depth = 9\n"));
     }
 }

@@ -66,8 +66,8 @@ pub(super) fn run<T>(
         done.wait();
         let (wall, cpu_ns) = (begin.elapsed(), process_cpu_ns() - cpu);
         close(opened)?;
-        let mut window =
-            Window { operations: 0, verified: 0, wall_ns: wall.as_nanos() as u64, cpu_ns };
+        let wall_ns = wall.as_nanos() as u64;
+        let mut window = Window { wall_ns, cpu_ns, ..Window::default() };
         let mut each_ns = Vec::new();
         for thread in threads {
             let end = thread.join().expect("a task that fails ends the process");

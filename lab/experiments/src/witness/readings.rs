@@ -10,28 +10,13 @@ const EVENTS: [&str; 4] = ["pgfault", "pgfree", "pgactivate", "thp_fault_alloc"]
 /// Name of the figure [`PageLists::high`] in a sample.
 pub(crate) const HIGH: &str = "high mark of page lists";
 
-struct Vmstat(BTreeMap<&'static str, u64>);
-
-impl Vmstat {
-    /// Reads the file; empty if there is no such file.
-    fn now() -> Self {
-        Self::of(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
-    }
-
-    fn of(text: &str) -> Self {
-        let count = |line: &str| {
-            let (name, count) = line.split_once(' ')?;
-            let name = EVENTS.iter().find(|known| **known == name)?;
-            Some((*name, count.parse().ok()?))
-        };
-        Self(text.lines().filter_map(count).collect())
-    }
-
-    /// The counts since an earlier reading, by their names in the file.
-    fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
-        let before = |name| earlier.0.get(name).copied().unwrap_or(0);
-        self.0.iter().map(|(name, count)| (*name, count.saturating_sub(before(name)))).collect()
-    }
+fn events(text: &str) -> BTreeMap<&'static str, u64> {
+    let count = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        let name = EVENTS.iter().find(|known| **known == name)?;
+        Some((*name, count.parse().ok()?))
+    };
+    text.lines().filter_map(count).collect()
 }
 
 /// The per-CPU lists of the largest zone, as `/proc/zoneinfo` has them for the zone's first CPU.
@@ -49,10 +34,6 @@ impl PageLists {
     /// Reads the file; `None` if there is no such file.
     pub(crate) fn now() -> Option<Self> {
         Self::of(&fs::read_to_string("/proc/zoneinfo").ok()?)
-    }
-
-    fn named(&self) -> [(&'static str, u64); 2] {
-        [(HIGH, self.high), ("batch of page lists", self.batch)]
     }
 
     fn of(text: &str) -> Option<Self> {
@@ -78,32 +59,38 @@ impl PageLists {
 /// Name, in a sample, of this figure: slabs created in the window less those freed, at least 0.
 pub(crate) const SLABS: &str = "slabs added";
 
-/// Slabs of all caches; `None` if the file may not be read.
-fn slabs() -> Option<u64> {
-    slabs_of(&fs::read_to_string("/proc/slabinfo").ok()?)
-}
-
-fn slabs_of(text: &str) -> Option<u64> {
+/// Slabs of all caches.
+fn slabs(text: &str) -> Option<u64> {
     let slabs =
         text.lines().filter_map(|line| line.split_once(": slabdata")?.1.split_whitespace().nth(1));
     slabs.filter_map(|count| count.parse().ok()).reduce(|sum: u64, count| sum + count)
 }
 
+/// What the files hold now; nothing of a file that is absent or may not be read.
+#[derive(Default)]
 pub(super) struct Readings {
-    vmstat: Vmstat,
+    events: BTreeMap<&'static str, u64>,
     lists: Option<PageLists>,
     slabs: Option<u64>,
 }
 
 impl Readings {
     pub(super) fn now() -> Self {
-        Self { vmstat: Vmstat::now(), lists: PageLists::now(), slabs: slabs() }
+        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let (events, slabs) = (events(&text("/proc/vmstat")), slabs(&text("/proc/slabinfo")));
+        Self { events, lists: PageLists::now(), slabs }
     }
 
     /// The counts since an earlier reading, the present page lists, and their earlier high mark.
     pub(super) fn since(&self, earlier: &Self) -> Vec<(&'static str, u64)> {
-        let mut counted = self.vmstat.since(&earlier.vmstat);
-        counted.extend(self.lists.iter().flat_map(PageLists::named));
+        let mut counted = Vec::new();
+        for (name, count) in &self.events {
+            let before = earlier.events.get(name).copied().unwrap_or(0);
+            counted.push((*name, count.saturating_sub(before)));
+        }
+        if let Some(lists) = &self.lists {
+            counted.extend([(HIGH, lists.high), ("batch of page lists", lists.batch)]);
+        }
         counted.extend(earlier.lists.iter().map(|lists| ("high mark before", lists.high)));
         let slabs = self.slabs.zip(earlier.slabs);
         counted.extend(slabs.map(|(after, before)| (SLABS, after.saturating_sub(before))));
@@ -130,20 +117,21 @@ mod tests {
 
     #[test]
     fn events_are_those_since_a_reading() {
-        let before = Vmstat::of("nr_free_pages 5\npgfree 10\npgfault 100\n");
-        let after = Vmstat::of("nr_free_pages 9\npgfree 10\npgfault 142\n");
+        let of = |text| Readings { events: events(text), ..Readings::default() };
+        let before = of("nr_free_pages 5\npgfree 10\npgfault 100\n");
+        let after = of("nr_free_pages 9\npgfree 10\npgfault 142\n");
         assert_eq!(after.since(&before), [("pgfault", 42), ("pgfree", 0)]);
     }
 
     #[test]
     fn slabs_are_those_of_all_caches() {
-        let line = |name: &str, slabs: u32| {
-            format!("{name} 7 8 64 64 1 : tunables 0 0 0 : slabdata 1 {slabs} 0\n")
+        let line = |name: &str, count: u32| {
+            format!("{name} 7 8 64 64 1 : tunables 0 0 0 : slabdata 1 {count} 0\n")
         };
         let text =
             "slabinfo - version: 2.1\n# name <active_objs> : slabdata <active_slabs> <num>\n";
-        assert_eq!(slabs_of(&(text.to_owned() + &line("a", 3) + &line("b", 4))), Some(7));
-        assert_eq!(slabs_of(text), None);
+        assert_eq!(slabs(&(text.to_owned() + &line("a", 3) + &line("b", 4))), Some(7));
+        assert_eq!(slabs(text), None);
     }
 
     #[test]

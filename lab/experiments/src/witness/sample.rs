@@ -5,9 +5,9 @@ use super::knob::Knob;
 use super::readings::Readings;
 use super::tracepoints::{Counts, Events};
 use super::work::Calls;
+use crate::patterns::watched::minor_faults;
 use crate::patterns::window::Window;
 use anyhow::Result;
-use nix::sys::resource::{UsageWho, getrusage};
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use quarry_replay::crew::Place;
@@ -36,10 +36,6 @@ pub(crate) const KERNEL: &str = "kernel";
 
 /// The name of the count of page faults that needed no disk.
 pub(crate) const FAULTS: &str = "minor faults";
-
-fn minor_faults() -> Result<u64> {
-    Ok(getrusage(UsageWho::RUSAGE_SELF)?.minor_page_faults() as u64)
-}
 
 impl Work for KernelSample {
     const NAME: &'static str = "kernel";

@@ -1,9 +1,14 @@
-//! Datagrams, a stream, and transactions over the loopback device, between two threads.
+//! Datagrams, a stream, and transactions over the loopback device, between two threads; and
+//! hackbench with threads: in a group each sender writes to each receiver in turn, through a pipe
+//! or a socket that the receiver alone reads.
 
-use super::gate::{Done, End, Gate, Task};
+use super::gate::{Done, Task};
 use anyhow::{Result, ensure};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Write, pipe};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -22,19 +27,36 @@ fn end() -> (Ipv4Addr, u16) {
 }
 
 /// Runs one side for the warm-up and then in the window; both sides pass the gate together.
-pub(super) fn in_window(
-    gate: &Gate,
+fn in_window(
     operations: u64,
     mut side: impl FnMut(u64) -> Result<Done> + Send + 'static,
-) -> Result<End<'static>> {
-    side(operations / WARM_UP)?;
-    gate.pass();
-    let done = side(operations)?;
-    Ok(Box::new(move || {
-        // Closes the sockets after the window.
-        drop(side);
-        done
-    }))
+) -> Task<'static> {
+    Box::new(move |gate| {
+        side(operations / WARM_UP)?;
+        gate.pass();
+        let done = side(operations)?;
+        Ok(Box::new(move || {
+            // Closes the sockets after the window.
+            drop(side);
+            done
+        }))
+    })
+}
+
+/// Reads messages of `bytes` bytes from a stream; the first and the last byte of each are checked.
+fn receiver(
+    mut stream: impl Read + Send + 'static,
+    bytes: usize,
+) -> impl FnMut(u64) -> Result<Done> + Send + 'static {
+    move |count| {
+        let (mut message, mut done) = (vec![0; bytes], Done::default());
+        for _ in 0..count {
+            stream.read_exact(&mut message)?;
+            done.operations += 1;
+            done.verified += u64::from(message[0] == 0x5a && message[bytes - 1] == 0x5a);
+        }
+        Ok(done)
+    }
 }
 
 /// Sender and receiver of datagrams. They alternate by bursts, so that no datagram is lost.
@@ -68,10 +90,7 @@ pub(super) fn datagrams(bytes: usize, operations: u64) -> Result<Pair> {
         }
         Ok(done)
     };
-    Ok([
-        Box::new(move |gate| in_window(gate, operations, send)),
-        Box::new(move |gate| in_window(gate, operations, receive)),
-    ])
+    Ok([in_window(operations, send), in_window(operations, receive)])
 }
 
 fn connection() -> Result<[TcpStream; 2]> {
@@ -87,7 +106,7 @@ fn connection() -> Result<[TcpStream; 2]> {
 
 /// Sender and receiver of a stream of messages, with Nagle's algorithm.
 pub(super) fn stream(bytes: usize, operations: u64) -> Result<Pair> {
-    let [mut client, mut server] = connection()?;
+    let [mut client, server] = connection()?;
     client.set_nodelay(false)?;
     let send = move |count: u64| {
         let message = vec![0x5a; bytes];
@@ -96,20 +115,7 @@ pub(super) fn stream(bytes: usize, operations: u64) -> Result<Pair> {
         }
         Ok(Done::default())
     };
-    let receive = move |count: u64| {
-        let mut message = vec![0; bytes];
-        let mut done = Done::default();
-        for _ in 0..count {
-            server.read_exact(&mut message)?;
-            done.operations += 1;
-            done.verified += u64::from(message[0] == 0x5a && message[bytes - 1] == 0x5a);
-        }
-        Ok(done)
-    };
-    Ok([
-        Box::new(move |gate| in_window(gate, operations, send)),
-        Box::new(move |gate| in_window(gate, operations, receive)),
-    ])
+    Ok([in_window(operations, send), in_window(operations, receiver(server, bytes))])
 }
 
 /// Client and server of transactions of a byte each way.
@@ -134,8 +140,44 @@ pub(super) fn transactions(operations: u64) -> Result<Pair> {
         }
         Ok(Done::default())
     };
-    Ok([
-        Box::new(move |gate| in_window(gate, operations, ask)),
-        Box::new(move |gate| in_window(gate, operations, answer)),
-    ])
+    Ok([in_window(operations, ask), in_window(operations, answer)])
+}
+
+/// A group has this many senders, and as many receivers.
+const MEMBERS: u64 = 20;
+
+/// The two ends of a pipe or a socket, as files; both kinds carry a stream of bytes.
+fn channel(pipes: bool) -> Result<[File; 2]> {
+    let ends: [OwnedFd; 2] = if pipes {
+        let (reader, writer) = pipe()?;
+        [reader.into(), writer.into()]
+    } else {
+        let (reader, writer) = UnixStream::pair()?;
+        [reader.into(), writer.into()]
+    };
+    Ok(ends.map(File::from))
+}
+
+/// The threads of a group with at least `operations` messages.
+pub(super) fn group(bytes: usize, pipes: bool, operations: u64) -> Result<Vec<Task<'static>>> {
+    let rounds = operations.div_ceil(MEMBERS * MEMBERS);
+    let channels: Result<Vec<_>> = (0..MEMBERS).map(|_| channel(pipes)).collect();
+    let (readers, writers): (Vec<File>, Vec<File>) =
+        channels?.into_iter().map(|[reader, writer]| (reader, writer)).unzip();
+    let writers = Arc::new(writers);
+    let mut tasks: Vec<Task<'static>> = Vec::new();
+    for reader in readers {
+        let mut receive = receiver(reader, bytes);
+        tasks.push(in_window(rounds, move |rounds| receive(rounds * MEMBERS)));
+        let writers = Arc::clone(&writers);
+        let send = move |rounds: u64| {
+            let message = vec![0x5a; bytes];
+            for _ in 0..rounds {
+                writers.iter().try_for_each(|mut writer| writer.write_all(&message))?;
+            }
+            Ok(Done::default())
+        };
+        tasks.push(in_window(rounds, send));
+    }
+    Ok(tasks)
 }

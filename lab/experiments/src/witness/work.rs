@@ -2,7 +2,8 @@
 
 use super::files::{Content, Files, Measured};
 use super::gate::Task;
-use super::{crowd, faults, sockets};
+use super::sockets::Pair;
+use super::{faults, sockets};
 use anyhow::{Context, Result};
 use quarry_replay::crew::Place;
 use serde::{Deserialize, Serialize};
@@ -73,37 +74,30 @@ impl Calls {
         let cpu = |index: usize| cpus.get(index % cpus.len().max(1)).copied();
         let mut threads = Vec::new();
         for index in 0..tasks as usize {
-            let pair = match self {
-                Self::Datagrams { bytes } => sockets::datagrams(bytes as usize, operations)?,
-                Self::Stream { bytes } => sockets::stream(bytes as usize, operations)?,
-                Self::Transactions => sockets::transactions(operations)?,
-                Self::Faults { pages } => {
-                    threads.push((cpu(index), faults::task(pages, operations)));
-                    continue;
-                }
-                Self::Lists { length } => {
-                    threads.push((cpu(index), faults::lists(length, operations)));
-                    continue;
-                }
+            let pair = |[first, second]: Pair| {
+                let [here, there] = match place {
+                    Place::Same => [cpu(index); 2],
+                    Place::Next => [cpu(index), cpu(index + 1)],
+                    Place::Unbound => [None; 2],
+                };
+                vec![(here, first), (there, second)]
+            };
+            threads.extend(match self {
+                Self::Datagrams { bytes } => pair(sockets::datagrams(bytes as usize, operations)?),
+                Self::Stream { bytes } => pair(sockets::stream(bytes as usize, operations)?),
+                Self::Transactions => pair(sockets::transactions(operations)?),
+                Self::Faults { pages } => vec![(cpu(index), faults::task(pages, operations))],
+                Self::Lists { length } => vec![(cpu(index), faults::lists(length, operations))],
                 Self::Crowd { bytes, pipes } => {
-                    let group = crowd::group(bytes as usize, pipes, operations)?;
-                    threads.extend(group.into_iter().map(|task| (None, task)));
-                    continue;
+                    let group = sockets::group(bytes as usize, pipes, operations)?;
+                    group.into_iter().map(|task| (None, task)).collect()
                 }
                 Self::Files { content, measured, pages, .. } => {
                     let files = Files { content, measured, pages };
                     let folder = folder.context("files need a folder")?.join(index.to_string());
-                    threads.push((cpu(index), files.task(folder, operations)?));
-                    continue;
+                    vec![(cpu(index), files.task(folder, operations)?)]
                 }
-            };
-            let [first, second] = pair;
-            let [here, there] = match place {
-                Place::Same => [cpu(index); 2],
-                Place::Next => [cpu(index), cpu(index + 1)],
-                Place::Unbound => [None; 2],
-            };
-            threads.extend([(here, first), (there, second)]);
+            });
         }
         Ok(threads)
     }

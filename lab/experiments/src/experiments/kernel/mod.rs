@@ -1,14 +1,12 @@
 //! `kernel`: the running kernel's counts of a workload, compared with those of Quarry's stack.
 //!
 //! ```text
-//! rows      the workloads, read from data
 //! variants  the running kernel and the stacks
 //! counts    what is counted in both, under one name
 //! table     the tables
 //! ```
 
 mod counts;
-mod rows;
 mod table;
 mod variants;
 
@@ -20,23 +18,64 @@ use crate::witness::knob::Folder;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
-use anyhow::bail;
+use crate::witness::work::Calls;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quarry_harness::doctor::{Finding, Severity};
-use quarry_harness::results::Measurement;
-use quarry_harness::sampler::NoSample;
 use quarry_replay::crew::Place;
 use quarry_replay::stack::Machine;
-use rows::Row;
+use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::{env, fmt};
 use variants::{Contender, KERNEL, Setting};
 
 /// Bytes of the file system that is made in a file if `--folder` is not given.
 const IMAGE_BYTES: u64 = 1 << 30;
+
+/// A workload of `data/kernel.toml`, which describes the fields.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) each: String,
+    pub(super) about: String,
+    pub(super) calls: Calls,
+    pub(super) operations: u64,
+    pub(super) quick: u64,
+    replay: Replay,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replay {
+    experiment: String,
+    row: String,
+    amount: Option<u32>,
+}
+
+static ROWS: LazyLock<Vec<Row>> =
+    LazyLock::new(|| crate::tables(include_str!("../../../data/kernel.toml"), "row"));
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Row {
+    pub(super) fn all() -> Vec<&'static Self> {
+        ROWS.iter().collect()
+    }
+
+    /// The replay of the same kernel path.
+    pub(super) fn replay(&self) -> Result<Beside> {
+        let Replay { experiment, row, amount } = &self.replay;
+        Beside::find(experiment, row, *amount)
+    }
+}
 
 /// The running kernel as a variant: its tracepoints, compared with the counts of Quarry's stack.
 ///
@@ -98,7 +137,7 @@ impl Defaults for Kernel {
 }
 
 /// The doctor's finding on whether the column `kernel` is available.
-pub(super) fn finding() -> Finding {
+pub(crate) fn finding() -> Finding {
     let (seen, mend) = match Events::find(None, Scope::Tree) {
         Ok(events) => {
             let (present, all) = (events.present(), TRACEPOINTS.len());
@@ -124,41 +163,38 @@ impl Plan for Kernel {
     const NAME: &'static str = "kernel";
     const WORK: Option<WorkKind> = Some(WorkKind::of::<KernelSample>());
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let events = Events::find(self.tracefs.as_deref(), self.scope);
         let (mut left_out, guests) = (Vec::new(), self.guests.as_deref());
         let found = variants::find(&self.common.variants, &events, guests, &mut left_out)?;
         // Usually a wrong option is the only error; but if no variant is left, these lines say why.
         let why = if found.is_empty() { &left_out[..] } else { &[] };
         lab.out.write_all(why)?;
-        let lineup = Lineup::new(&self.common, found, KERNEL)?;
-        let Lineup { baseline, variants, subjects: contenders } = lineup;
+        let (variants, contenders) = Variants::with_copy(&self.common, found, KERNEL)?;
         let rows = options::named(Row::all(), &self.only, "row --only", |_| true)?;
         self.common.check_early()?;
         lab.out.write_all(&left_out)?;
-        let workload = |row: &&Row| Workload::new(&row.name, Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
+        let workloads = workloads(&rows);
         let sampling = self.sampling(&rows, contenders, events.ok(), lab.out)?;
         let sampler = move |key: SampleKey| match &sampling.contenders[key.variant] {
             // Booting is a guest's warm-up.
             Contender::Guest { .. } if key.round == 0 => Err(NoSample::LeftOut),
             _ => Ok(sampling.sample(key)?.into()),
         };
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
         let plan = Experiment {
             about: format!("a fresh process (`--place={}`).", place.map_or("", |it| it.0)),
             metrics: metrics(),
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("millis", self.millis).option("scope", format!("{:?}", self.scope));
-        Ok(Some(Staged::new(plan, move |run, out| table::print(run, &rows, out))))
+        Ok(Staged::new(plan, move |run, out| table::print(run, &rows, out)))
     }
 }
 
 fn metrics() -> Vec<Metric> {
     let mut metrics = vec![Metric::rate("operations/s").primary()];
-    metrics.extend(counts::COUNTS.iter().map(counts::Count::metric));
+    metrics.extend(counts::COUNTS.iter().map(counts::metric));
     metrics.push(Metric::new(readings::HIGH, "pages", Direction::None, readings::HIGH).digits(0));
     metrics
 }
@@ -232,9 +268,7 @@ impl Sampling {
         match &self.contenders[key.variant] {
             Contender::Stack(policies) => {
                 let terms = Terms { tasks: key.tasks, ..self.terms };
-                let mut measurement = replay.measure(policies, terms)?;
-                counts::name(&mut measurement, false);
-                Ok(measurement)
+                Ok(counts::named(replay.measure(policies, terms)?, false))
             }
             Contender::Kernel { counted, setting } => {
                 let make = |place: &PathBuf| Folder::within(place);
@@ -244,9 +278,7 @@ impl Sampling {
                     events: self.events.clone().filter(|_| *counted),
                     ..self.order(row, key, setting)
                 };
-                let mut measurement = launch::sample(&sample.order(), None, &[])?;
-                counts::name(&mut measurement, true);
-                Ok(measurement)
+                Ok(counts::named(launch::sample(&sample.order(), None, &[])?, true))
             }
             Contender::Guest { folder, setting } => {
                 let places = guest::FOLDERS.map(|place| Path::new(place).join(guest::FOLDER));
@@ -261,9 +293,8 @@ impl Sampling {
                 };
                 let instructions = ask(Clock::Instructions, None)?.wall_ns;
                 let counted = ask(Clock::Host, Some(Events::of_guest()))?;
-                let mut counted = counted.with(&[(counts::INSTRUCTIONS, instructions)]);
-                counts::name(&mut counted, true);
-                Ok(counted)
+                let counted = counted.with(&[(counts::INSTRUCTIONS, instructions)]);
+                Ok(counts::named(counted, true))
             }
         }
     }
@@ -289,5 +320,24 @@ impl Sampling {
             events: None,
             setting: setting.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_its_replay() {
+        let rows = Row::all();
+        for row in &rows {
+            row.replay().unwrap();
+            assert!(row.quick <= row.operations && row.quick > 0, "{row}");
+        }
+        let documented = |name: &str| {
+            let row = rows.iter().find(|row| row.name == name).unwrap();
+            row.replay().unwrap().documented(1).len()
+        };
+        assert_eq!((documented("faults"), documented("delete-sparse")), (4, 2));
     }
 }

@@ -1,6 +1,6 @@
 //! The tables: the counts of each workload side by side, and a table of rates.
 
-use super::rows::Row;
+use super::Row;
 use super::variants::{GUEST, KERNEL, UNCOUNTED};
 use crate::experiments::replay::beside::Beside;
 use crate::witness::readings::PageLists;
@@ -19,13 +19,8 @@ pub(super) fn print(run: &Run, rows: &[&'static Row], out: &mut dyn Write) -> Re
     let selection = Selection::of(run);
     // The copy of an uncounted baseline is not counted either.
     let is_counted = |column: &&Column<'_>| !column.label.starts_with(UNCOUNTED);
-    let columns: Vec<&Column<'_>> = run
-        .meta
-        .variants
-        .iter()
-        .filter_map(|it| selection.column(&it.name))
-        .filter(is_counted)
-        .collect();
+    let all = run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
+    let columns: Vec<&Column<'_>> = all.filter(is_counted).collect();
     for of in &selection.rows {
         let Some(row) = rows.iter().find(|row| row.name == of.workload) else { continue };
         let tasks = table::counted(of.tasks, "task");
@@ -145,11 +140,9 @@ fn rates(run: &Run, selection: &Selection<'_>, rows: &[&'static Row]) -> Result<
 /// The figures of the document's first and last kernel.
 fn documented(replay: &Beside, tasks: u32) -> String {
     let figures = replay.documented(tasks);
-    let mut texts: Vec<String> = [figures.first(), figures.get(1..).and_then(<[_]>::last)]
-        .into_iter()
-        .flatten()
-        .map(|it| format!("{} ({})", table::figure(it.value), it.kernel))
-        .collect();
+    let ends = [figures.first(), figures.get(1..).and_then(<[_]>::last)].into_iter().flatten();
+    let texts = ends.map(|it| format!("{} ({})", table::figure(it.value), it.kernel));
+    let mut texts: Vec<String> = texts.collect();
     texts.insert(0, replay.document().to_owned() + if figures.is_empty() { ": none" } else { ":" });
     texts.join(" ")
 }

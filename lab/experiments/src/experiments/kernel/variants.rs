@@ -1,9 +1,9 @@
 //! The variants: the running kernel, counted or not, with its own or other settings, and stacks.
 
+use crate::experiments::plan::each_once;
 use crate::witness::tracepoints::{Events, Refusal};
 use crate::witness::{guest, knob};
 use anyhow::{Result, bail};
-use quarry_harness::options;
 use quarry_harness::results::Variant;
 use quarry_harness::usage::Usage;
 use quarry_replay::policies::Policies;
@@ -132,22 +132,20 @@ pub(super) fn find(
     guests: Option<&Path>,
     out: &mut dyn Write,
 ) -> Result<Vec<(Contender, Variant)>> {
-    let mut found = Vec::new();
     let mut told = String::new();
-    for (index, name) in names.iter().enumerate() {
-        options::check_once(names, index)?;
+    let found = each_once(names, |name| {
         let contender = Contender::named(name, guests)?;
         if let Some(refusal) = contender.refusal(events) {
             if refusal != told {
                 writeln!(out, "{name}: left out: {refusal}")?;
             }
             told = refusal;
-            continue;
+            return Ok(None);
         }
-        let about = contender.about();
-        found.push((contender, Variant::new(name, &about)));
-    }
-    Ok(found)
+        let variant = Variant::new(name, &contender.about());
+        Ok(Some((contender, variant)))
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -1,31 +1,25 @@
 //! `peers`: all targets of Quarry compared with other allocators, in one run.
 //!
 //! ```text
-//! metrics  names that the workloads and the targets share
 //! part     the workloads, which are those of other experiments
 //! targets  the bounds that Quarry should reach
 //! ```
 
-mod metrics;
 mod part;
 mod targets;
 
 use super::cast::Cast;
+use super::idle_return::{self, HELD};
 use super::malloc_patterns::{self, PEAK, PatternSample};
 use super::plan::*;
-use super::{idle_return, real_programs, start_up, tables};
+use super::{real_programs, start_up};
 use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
-use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
 use quarry_compare::allocators::{Allocator, GLIBC};
-use quarry_compare::contenders::Contender;
 use quarry_compare::{Interrupt, Launcher};
-use quarry_harness::launch::Work;
-use quarry_harness::results::Measurement;
-use quarry_harness::sampler::{NoSample, Sampler, Taken};
 use std::rc::Rc;
 
 /// All targets of Quarry compared with other allocators, in one run and one table.
@@ -64,6 +58,12 @@ impl Defaults for Peers {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
+/// Names of metrics: time of an operation, CPU time of a program, and memory after a burst.
+const TIME: &str = "time";
+const CPU: &str = "CPU";
+const HELD_AFTER: &str = "held after";
+const STARTS: u32 = 20;
+
 struct Parts {
     parts: Vec<Part>,
     contenders: Vec<Contender>,
@@ -77,23 +77,22 @@ struct Parts {
 }
 
 impl Plan for Peers {
-    const NAME: &'static str = EXPERIMENT;
+    const NAME: &'static str = "peers";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         let quick = self.common.quick;
         let is_usual = |it: &Part| !quick || it.is_quick();
         let wanted = options::named(Part::all(), &self.only, "workload --only", is_usual)?;
-        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
-        let interrupt = Rc::new(Interrupt::listen()?);
-        let launcher = Launcher::new(Rc::clone(&interrupt))?;
+        let (variants, contenders) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let programs: Vec<_> = wanted.iter().filter_map(Part::program).collect();
-        let mut cast = Cast::default();
-        cast.add_real(&programs, quick, &launcher, &interrupt);
-        cast.announce(lab, &interrupt, wanted.len() - programs.len())?;
-        let has = |name: &str| cast.ready.iter().any(|it| it.label.name == name);
+        let mut cast = Cast::new()?;
+        cast.add_real(&programs, quick);
+        cast.announce(lab, wanted.len() - programs.len())?;
+        let Cast { ready, broken, launcher, interrupt, .. } = cast;
+        let has = |name: &str| ready.iter().any(|it| it.label.name == name);
         let is_ready = |part: &Part| part.program().is_none_or(|it| has(it.name));
         let parts: Vec<Part> = wanted.into_iter().filter(is_ready).collect();
-        let programs = Rc::new(cast.ready);
+        let programs = Rc::new(ready);
         let is_peer = |it: &&Contender| {
             let Allocator { name, description, .. } = &it.allocator;
             ![GLIBC, QUARRY].contains(&name.as_str()) && !description.starts_with("libquarry")
@@ -110,22 +109,25 @@ impl Plan for Peers {
             growth_mib: if quick { 32 } else { 1024 },
             burst_mib: if quick { 64 } else { 512 },
         };
-        let plan = self.experiment(&baseline, sampler)?;
+        let plan = self.plan(variants, sampler)?;
         let mut staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
         staged.peers = peers;
-        Ok(Some(staged.of_programs(interrupt, cast.broken)))
+        Ok(staged.of_programs(interrupt, broken))
     }
 }
 
 impl Peers {
-    fn experiment(&self, baseline: &str, sampler: Parts) -> Result<Experiment> {
+    fn plan(&self, variants: Variants, sampler: Parts) -> Result<Experiment> {
         let (growth_mib, burst_mib) = (sampler.growth_mib, sampler.burst_mib);
         let programs: Vec<_> = sampler.parts.iter().filter_map(Part::program).collect();
         let workloads = sampler.parts.iter().map(Part::workload).collect();
-        let variants = contenders::variants(&sampler.contenders);
-        let plan = self.common.experiment(EXPERIMENT, variants, baseline, workloads, sampler)?;
-        let about = format!("{} ms of a pattern, the whole of everything else.", self.millis);
-        let mut plan = Experiment { about, metrics: metrics(), targets: targets::all(), ..plan }
+        let plan = Experiment {
+            about: format!("{} ms of a pattern, the whole of everything else.", self.millis),
+            metrics: metrics(),
+            targets: targets::all(),
+            ..experiment(&self.common, variants, workloads, sampler)?
+        };
+        let mut plan = plan
             .option("millis", self.millis)
             .option("growth mib", growth_mib)
             .option("burst mib", burst_mib)
@@ -137,6 +139,12 @@ impl Peers {
     }
 }
 
+fn metrics() -> Vec<Metric> {
+    let cpu = lower(CPU, "s of CPU", "cpu_ns").times(1e-9).digits(3);
+    let held = lower(HELD_AFTER, "MiB", HELD).digits(1);
+    malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
+}
+
 fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
     if let Some((table, legend)) = targets_of(run) {
         writeln!(out, "{}\n\n{legend}\n", table.text())?;
@@ -146,12 +154,12 @@ fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Wri
         parts.iter().filter(|part| has(part)).map(ToString::to_string).collect()
     };
     let mut groups = malloc_patterns::groups(&patterns);
-    groups.extend(tables::group("growth", names(|it| matches!(it, Part::Growth(_)))));
+    groups.extend(group("growth", names(|it| matches!(it, Part::Growth(_)))));
     let small = names(|it| matches!(it, Part::SmallProcess));
     let started = names(|it| matches!(it, Part::SmallProcess | Part::Start(_)));
-    groups.extend(tables::group("start of a small process", started));
+    groups.extend(group("start of a small process", started));
     if !groups.is_empty() {
-        writeln!(out, "{}", tables::compared(run, groups))?;
+        writeln!(out, "{}", Matrix::new(run, groups).tables())?;
     }
     if patterns.contains(&Pattern::Latency) {
         malloc_patterns::print_latency(run, out)?;
@@ -180,7 +188,7 @@ fn print_medians(
     if workloads.is_empty() {
         return Ok(());
     }
-    let matrix = Matrix::new(run, tables::group(title, workloads));
+    let matrix = Matrix::new(run, group(title, workloads));
     Ok(writeln!(out, "\n{title}\n\n{}", matrix.medians(run.meta.metric(metric)?))?)
 }
 
@@ -191,15 +199,13 @@ fn print_programs(
     out: &mut dyn Write,
 ) -> Result<()> {
     writeln!(out, "\nReal programs:\n\n{}\n", real_programs::overview(programs.iter()))?;
-    let programs = Matrix::new(run, tables::group("programs", workloads));
+    let programs = Matrix::new(run, group("programs", workloads));
     let cpu = run.meta.metric(CPU)?;
     writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric(malloc_patterns::FAULTS)?;
     writeln!(out, "Page faults of them:\n\n{}\n", programs.medians(faults))?;
-    // Old runs do not have counts of huge pages.
-    if let Ok(huge) = run.meta.metric(malloc_patterns::HUGE) {
-        writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
-    }
+    let huge = run.meta.metric(malloc_patterns::HUGE)?;
+    writeln!(out, "Of their memory, huge pages:\n\n{}\n", programs.medians(huge))?;
     let peak = run.meta.metric(PEAK)?;
     Ok(writeln!(out, "Peak memory of them:\n\n{}", programs.medians(peak))?)
 }

@@ -14,7 +14,7 @@ pub(super) fn all() -> Vec<Target> {
         time("everything, mean", Part::is_of_everything, any(), 0.9),
         time("pairs, mean", is_pair, best(), 1.0),
         time("pairs in other forms, mean", |it| is_of(it, Family::PairForms), best(), 1.0),
-        Target { over: Over::EachWorkload, ..time("pairs, each", is_any_pair, best(), 1.0) },
+        each_one(time("pairs, each", is_any_pair, best(), 1.0)),
         time("batches of 1,000, 16 B to 32 KiB", |it| is_of(it, Family::Batches), best(), 1.03),
         time("batches of 4 KiB and 32 KiB", is_large_batch, best(), 0.5),
         time("replacement in 10,000", |it| is_of(it, Family::WorkingSets), any(), 0.85),
@@ -24,43 +24,18 @@ pub(super) fn all() -> Vec<Target> {
         time("calloc", |it| is_of(it, Family::Callocs), any(), 1.0),
         time("growth", |it| matches!(it, Part::Growth(_)), each(&[GLIBC]), 0.6),
         time("real programs, mean", is_program, any(), 0.97),
-        Target {
-            over: Over::EachWorkload,
-            ..time("real programs, each", is_program, best(), 1.03)
-        },
-        ratio(
-            "peak RSS, patterns",
-            |it| it.is_of_everything() && !is_program(it),
-            PEAK,
-            any(),
-            0.8,
-        ),
+        each_one(time("real programs, each", is_program, best(), 1.03)),
+        ratio("peak RSS, patterns", is_no_program, PEAK, any(), 0.8),
         ratio("peak RSS, real programs", is_program, PEAK, any(), 0.9),
-        Target {
-            over: Over::EachWorkload,
-            relation: Relation::Difference,
-            ..ratio("RSS of small processes", is_small, PEAK, each(&[GLIBC]), 256.0)
-        },
+        each_one(difference("RSS of small processes", is_small, PEAK, each(&[GLIBC]), 256.0)),
         ratio("p99 of a free and malloc", is_latency, "p99_ns", best(), 1.0),
         ratio("p99.9", is_latency, "p99_9_ns", best(), 1.0),
         ratio("p99.99", is_latency, "p99_99_ns", best(), 1.0),
-        Target {
-            relation: Relation::Difference,
-            ..ratio(
-                "RSS 2 s after a burst",
-                |it| matches!(it, Part::Burst),
-                HELD_AFTER,
-                best(),
-                0.0,
-            )
-        },
+        difference("RSS 2 s after a burst", is_burst, HELD_AFTER, best(), 0.0),
         time("a short-lived thread", |it| is_of(it, Family::ShortLives), best(), 1.0),
         time("a fork", |it| is_of(it, Family::Forks), best(), 1.05),
         time("a start of `true`", |it| matches!(it, Part::SmallProcess), best(), 1.05),
-        Target {
-            over: Over::EachWorkload,
-            ..time("a start of bash, of python3", is_start, best(), 1.05)
-        },
+        each_one(time("a start of bash, of python3", is_start, best(), 1.05)),
     ]
 }
 
@@ -85,6 +60,21 @@ fn ratio(
 
 fn time(work: &str, has: impl Fn(&Part) -> bool, against: Against, at_most: f64) -> Target {
     ratio(work, has, TIME, against, at_most)
+}
+
+fn difference(
+    work: &str,
+    has: impl Fn(&Part) -> bool,
+    metric: &str,
+    against: Against,
+    at_most: f64,
+) -> Target {
+    Target { relation: Relation::Difference, ..ratio(work, has, metric, against, at_most) }
+}
+
+/// The same target for each workload by itself.
+fn each_one(target: Target) -> Target {
+    Target { over: Over::EachWorkload, ..target }
 }
 
 fn is_of(part: &Part, family: Family) -> bool {
@@ -113,6 +103,14 @@ fn is_large_batch(part: &Part) -> bool {
 
 fn is_program(part: &Part) -> bool {
     matches!(part, Part::Program(_))
+}
+
+fn is_no_program(part: &Part) -> bool {
+    part.is_of_everything() && !is_program(part)
+}
+
+fn is_burst(part: &Part) -> bool {
+    matches!(part, Part::Burst)
 }
 
 fn is_start(part: &Part) -> bool {

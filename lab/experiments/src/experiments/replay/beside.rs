@@ -1,14 +1,12 @@
 //! A row of a replay, for an experiment of another kind that compares its own figures with it.
 
 use super::documents::Figure;
-use super::row::Row;
 use super::sample::ReplaySample;
-use super::spec::Spec;
+use super::spec::{Row, Spec};
 use anyhow::Result;
 use quarry_harness::affinity;
 use quarry_harness::results::{Measurement, Metric};
 use quarry_replay::crew::Place;
-use quarry_replay::kernels::Cast;
 use quarry_replay::policies::Policies;
 use quarry_replay::stack::Machine;
 
@@ -55,19 +53,14 @@ impl Beside {
     /// Replays the row in a fresh process.
     pub(crate) fn measure(&self, policies: &Policies, terms: Terms) -> Result<Measurement> {
         let Terms { machine, tasks, millis, place } = terms;
-        let amount = self.spec.amount.as_ref();
-        let of_pairs = self
-            .row
-            .scenario(self.amount, None)
-            .is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)));
         let sample = ReplaySample {
             experiment: self.spec.name.clone(),
             row: self.row.name.clone(),
             policies: policies.clone(),
             machine,
-            place: of_pairs.then_some(place),
+            place: self.row.has_senders(self.amount).then_some(place),
             tasks,
-            amount: amount.map_or(self.amount, |it| it.of_each(self.amount, tasks)),
+            amount: self.spec.amount_of_each(self.amount, tasks),
             millis,
             cpus: affinity::choose(&affinity::allowed(), machine.cpus as usize),
             profiled: false,

@@ -68,11 +68,7 @@ fn percent(share: f64) -> String {
 
 /// The least value of a figure in several samples: disturbances can only increase it.
 fn least(path: &ReplaySample, samples: u32, figure: impl Fn(&Measurement) -> f64) -> Result<f64> {
-    let mut least = f64::INFINITY;
-    for _ in 0..samples {
-        least = least.min(figure(&path.take()?));
-    }
-    Ok(least)
+    (0..samples).try_fold(f64::INFINITY, |least, _| Ok(least.min(figure(&path.take()?))))
 }
 
 /// The nanoseconds of CPU time of a message, and the first cells of its line.

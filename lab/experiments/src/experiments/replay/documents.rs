@@ -1,6 +1,6 @@
 //! The documents' figures that replays are compared with.
 
-use super::row::Row;
+use super::spec::Row;
 use quarry_harness::table;
 use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use quarry_replay::policies::Policies;
@@ -98,10 +98,7 @@ impl Document {
     /// experiment's machine.
     pub(crate) fn all(&self, row: &Row, tasks: u32) -> Vec<Figure> {
         let figures = self.table.as_ref().and_then(|it| it.kernels(None, row, row.machine, tasks));
-        let figures = figures.unwrap_or_default();
-        let baseline = figures.first().map_or(1.0, |(_, value)| *value);
-        let figure = |(kernel, value)| Figure { kernel, value, ratio: value / baseline };
-        figures.into_iter().map(figure).collect()
+        figures.unwrap_or_default()
     }
 
     /// The table's usual statistic, or the one that `statistic` names.
@@ -119,10 +116,7 @@ impl Document {
             (None, Some(also)) => (which(&also.kernels)?, Some(also.machine.as_str())),
             (None, None) => return None,
         };
-        let figures = self.table.as_ref()?.kernels(statistic, row, machine, tasks)?;
-        let ratio = figures.get(which)?.1 / figures[0].1;
-        let (kernel, value) = figures.into_iter().nth(which)?;
-        Some(Figure { kernel, value, ratio })
+        self.table.as_ref()?.kernels(statistic, row, machine, tasks)?.into_iter().nth(which)
     }
 
     pub(crate) fn has_mainline(&self) -> bool {
@@ -138,13 +132,14 @@ impl Document {
 }
 
 impl Table {
+    /// The figures of all kernels, the baseline's first.
     fn kernels(
         &self,
         wanted: Option<&str>,
         named: &Row,
         machine: Option<&str>,
         tasks: u32,
-    ) -> Option<Vec<(String, f64)>> {
+    ) -> Option<Vec<Figure>> {
         let row = named.documented.as_str();
         let number = |text: &str| text.parse::<f64>().ok();
         let of = |name: &str, text: &str| Some((name.to_owned(), number(text)?));
@@ -152,7 +147,7 @@ impl Table {
         if wanted.is_some() && !matches!(self, Self::Mmtests { .. }) {
             return None;
         }
-        match self {
+        let values: Vec<(String, f64)> = match self {
             Self::Mmtests { machine: usual, benchmark, statistic, by_tasks, rows } => {
                 let (name, key) = match by_tasks {
                     true => (format!("{benchmark}-{row}"), tasks.as_str()),
@@ -164,7 +159,9 @@ impl Table {
                 // Each line compares another kernel with the baseline, the same in all lines.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
-                std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()
+                std::iter::once(base)
+                    .chain(lines.iter().map(|it| of(it[8], it[9])))
+                    .collect::<Option<_>>()?
             }
             Self::TcpRr => {
                 // The document's machine has 16 CPUs and this machine another number, so rows are
@@ -173,15 +170,18 @@ impl Table {
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
                 let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;
-                Some(vec![of("SLUB", line[1])?, of("SLAB", line[2])?])
+                vec![of("SLUB", line[1])?, of("SLAB", line[2])?]
             }
             Self::PageFault => {
                 let line = |kernel: &str| fields(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
                 let column = if row == "processes" { 4 } else { 6 };
                 let value = |(kernel, name): &(&str, &str)| of(name, line(kernel)?[column]);
-                KERNELS_004.iter().map(value).collect()
+                KERNELS_004.iter().map(value).collect::<Option<_>>()?
             }
-        }
+        };
+        let baseline = values.first()?.1;
+        let figure = |(kernel, value)| Figure { kernel, value, ratio: value / baseline };
+        Some(values.into_iter().map(figure).collect())
     }
 }
 

@@ -5,36 +5,22 @@ pub(super) mod beside;
 mod calibrate;
 mod documents;
 mod profile;
-mod row;
 mod sample;
-mod slabinfo;
 mod spec;
-mod spread;
 mod tables;
-mod warm;
 
-use super::plan::{Entry, Lab, Lineup, Staged};
-use anyhow::{Result, bail};
+use super::plan::*;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command, FromArgMatches};
 use quarry_harness::destination::{Destination, Present};
-use quarry_harness::experiment::Experiment;
-use quarry_harness::launch::WorkKind;
-use quarry_harness::options::{Common, Defaults};
-use quarry_harness::results::{Variant, Verify, Workload};
-use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
-use quarry_harness::usage::Usage;
-use quarry_harness::{affinity, nearest};
 use quarry_mm::frame::MAX_NODES;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_replay::crew::Place;
-use quarry_replay::kernels::Cast;
 use quarry_replay::policies::{Policies, UnknownPolicy};
 use quarry_replay::stack::Machine;
-use row::Row;
 use sample::ReplaySample;
-use spec::{Amount, Spec};
+use spec::{Amount, Row, Spec};
 use std::path::PathBuf;
 
 /// Defaults of all replays. A replay's own variants and tasks replace them.
@@ -136,21 +122,21 @@ impl Replaying {
         if options.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
-        let parsed = options.common.variants.iter().map(|text| variant_of(text));
-        let found = parsed.collect::<Result<Vec<_>>>()?;
-        let usual = found[0].1.name.clone();
-        let Lineup { baseline, variants, subjects: policies } =
-            Lineup::new(&options.common, found, &usual)?;
+        let names = &options.common.variants;
+        let found = names.iter().map(|name| variant_of(name)).collect::<Result<_>>()?;
+        let (Variants { all, baseline }, policies) =
+            Variants::with_copy(&options.common, found, &names[0])?;
         let rows = self.rows()?;
-        self.check_place(&rows)?;
+        if options.place.is_some() && !rows.iter().all(|row| row.has_senders(self.amount())) {
+            bail!(Usage(format!("--place: nothing to choose in {}", spec.name)));
+        }
         if options.calibrate {
-            let of = |name: &String| {
-                let row = spec.row(name)?;
+            let of = |row: &Row| {
                 let Some(scenario) = row.scenario(self.amount(), None) else {
                     bail!(Usage(format!("--calibrate: {} has no stand-in for work", spec.name)));
                 };
                 let of_baseline = policies.last().expect("the copy of the baseline");
-                anyhow::Ok((self.path(&row, of_baseline), scenario))
+                Ok((self.path(row, of_baseline), scenario))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
             let Common { tasks, samples, .. } = &options.common;
@@ -159,16 +145,15 @@ impl Replaying {
         }
         let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
         let json = options.json.as_ref().map(open).transpose()?;
-        let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
-        let workloads = rows.iter().map(workload).collect();
-        let on_each = |name: &String| {
-            let row = spec.row(name)?;
-            Ok(policies.iter().map(|policies| self.path(&row, policies)).collect())
+        let workloads = workloads(rows.iter().map(|row| &row.name));
+        let on_each = |row| policies.iter().map(|policies| self.path(row, policies)).collect();
+        let paths: Vec<Vec<ReplaySample>> = rows.iter().map(on_each).collect();
+        let sampler = move |key: SampleKey| {
+            let path = paths[key.workload][key.variant].clone();
+            let amount = spec.amount_of_each(path.amount, key.tasks);
+            Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
         };
-        let paths = rows.iter().map(on_each).collect::<Result<_>>()?;
-        let sampler = ReplayedPaths { paths, amount: spec.amount.as_ref() };
-        let plan =
-            options.common.experiment(&spec.name, variants, &baseline, workloads, sampler)?;
+        let plan = options.common.experiment(&spec.name, all, &baseline, workloads, sampler)?;
         let mut plan = Experiment { metrics: spec.metrics(), ..plan }
             .option("declared_cpus", self.machine(None).cpus)
             .option("millis", options.millis);
@@ -196,7 +181,7 @@ impl Replaying {
         })))
     }
 
-    fn rows(&self) -> Result<Vec<String>> {
+    fn rows(&self) -> Result<Vec<Row>> {
         for name in &self.options.only {
             self.spec.row(name)?;
         }
@@ -204,21 +189,7 @@ impl Replaying {
             true => row.quick || !self.options.common.quick,
             false => self.options.only.contains(&row.name),
         };
-        Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
-    }
-
-    /// Refuses `--place` if one of the rows has no sender.
-    fn check_place(&self, rows: &[String]) -> Result<()> {
-        let sends = |row: &Row| {
-            let scenario = row.scenario(self.amount(), None);
-            scenario.is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)))
-        };
-        for row in rows {
-            if self.options.place.is_some() && !sends(&self.spec.row(row)?) {
-                bail!(Usage(format!("--place: nothing to choose in {}", self.spec.name)));
-            }
-        }
-        Ok(())
+        Ok(self.spec.rows().into_iter().filter(wanted).collect())
     }
 
     /// The machine that formulas assume, for a row that may have its own number of CPUs.
@@ -256,20 +227,6 @@ impl Replaying {
             alone: false,
             timed: false,
         }
-    }
-}
-
-/// Kernel paths that are replayed in fresh processes, by workload and then by variant.
-struct ReplayedPaths {
-    paths: Vec<Vec<ReplaySample>>,
-    amount: Option<&'static Amount>,
-}
-
-impl Sampler for ReplayedPaths {
-    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
-        let path = self.paths[key.workload][key.variant].clone();
-        let amount = self.amount.map_or(path.amount, |it| it.of_each(path.amount, key.tasks));
-        Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
     }
 }
 

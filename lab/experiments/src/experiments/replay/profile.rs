@@ -1,47 +1,35 @@
 //! The parts of a packet's time, compared with document 003's profile. Each part is the count of a
-//! call times its measured cost; no program counter is sampled.
+//! call times its measured cost; no program counter is sampled. Also the caches after the run, in
+//! the form of that document's `slabinfo -AD`.
 
 use anyhow::Result;
-use quarry_harness::results::{Measurement, Run, Variant};
+use quarry_harness::results::{Cell, Measurement, Run, Variant, Workload};
 use quarry_harness::table::{self, counted};
+use quarry_live::activity::{self, Activity};
 use quarry_replay::costs::Costs;
+use quarry_replay::memory::CacheCounts;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
-/// A function of the document's profile. Calls times cost per call stand for its time here.
-struct Function {
-    /// The function's name in kernels of that time.
-    name: &'static str,
-    /// Counters of a sample; their sum is the number of calls.
-    counts: &'static [&'static str],
-    /// The figure that is the cost of one call.
-    cost: &'static str,
-}
-
-/// Time outside these functions is printed as `the rest`.
-const FUNCTIONS: [Function; 9] = [
-    Function {
-        name: "copy_user_generic_string",
-        counts: &["copied_bytes"],
-        cost: "cost copied_byte",
-    },
-    Function { name: "__free_pages_ok", counts: &["zone_frees"], cost: "cost zone_free" },
-    Function { name: "get_page_from_freelist", counts: &["zone_allocs"], cost: "cost zone_alloc" },
-    Function {
-        name: "waiting for the zone's lock",
-        counts: &["zone_wait_ns"],
-        cost: "cost waiting",
-    },
-    Function { name: "lists of pages per CPU", counts: &["listed"], cost: "cost listed" },
-    Function { name: "kmem_cache_alloc, fast", counts: &["fast_allocs"], cost: "cost fast_alloc" },
-    Function { name: "kmem_cache_free, fast", counts: &["fast_frees"], cost: "cost fast_free" },
-    Function { name: "__slab_alloc", counts: &["slow_allocs"], cost: "cost slow_alloc" },
-    Function { name: "__slab_free", counts: &["slow_frees"], cost: "cost slow_free" },
+/// Functions of the document's profile, by their names in kernels of that time. The counter of a
+/// function's calls, times the figure that is the cost of one call, stands for its time here. Time
+/// outside these functions is printed as `the rest`.
+const FUNCTIONS: [(&str, &str, &str); 9] = [
+    ("copy_user_generic_string", "copied_bytes", "cost copied_byte"),
+    ("__free_pages_ok", "zone_frees", "cost zone_free"),
+    ("get_page_from_freelist", "zone_allocs", "cost zone_alloc"),
+    ("waiting for the zone's lock", "zone_wait_ns", "cost waiting"),
+    ("lists of pages per CPU", "listed", "cost listed"),
+    ("kmem_cache_alloc, fast", "fast_allocs", "cost fast_alloc"),
+    ("kmem_cache_free, fast", "fast_frees", "cost fast_free"),
+    ("__slab_alloc", "slow_allocs", "cost slow_alloc"),
+    ("__slab_free", "slow_frees", "cost slow_free"),
 ];
 
 /// Records the costs of calls, and how many bytes were copied for packets of `payload` bytes.
-pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement) {
+pub(super) fn record_costs(costs: &Costs, payload: u64, measurement: &mut Measurement) {
     let Costs { zone_alloc, zone_free, listed, copied_byte, .. } = *costs;
     let Costs { fast_alloc, fast_free, slow_alloc, slow_free, .. } = *costs;
     let figures = [
@@ -61,20 +49,14 @@ pub(super) fn record(costs: &Costs, payload: u64, measurement: &mut Measurement)
     measurement.counters.insert("copied_bytes".to_owned(), copied);
 }
 
-fn nanoseconds(function: &Function, measurement: &Measurement) -> Option<f64> {
-    let cost = measurement.figure(function.cost)?;
-    let counts = function.counts.iter().filter_map(|name| measurement.figure(name));
-    Some(counts.sum::<f64>() * cost)
-}
-
 /// Shares of the CPU time of all samples, in the order of [`FUNCTIONS`]; `None` if costs were not
 /// measured.
 fn shares<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Option<Vec<f64>> {
     let (mut sums, mut all) = (vec![0.0; FUNCTIONS.len()], 0.0);
     for measurement in samples {
         all += measurement.cpu_ns as f64;
-        for (sum, function) in sums.iter_mut().zip(&FUNCTIONS) {
-            *sum += nanoseconds(function, measurement)?;
+        for (sum, (_, count, cost)) in sums.iter_mut().zip(FUNCTIONS) {
+            *sum += measurement.figure(cost)? * measurement.figure(count).unwrap_or(0.0);
         }
     }
     (all > 0.0).then(|| sums.into_iter().map(|sum| 100.0 * sum / all).collect())
@@ -90,23 +72,26 @@ fn fields(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
     lines.filter(move |fields| fields[0] == kind)
 }
 
+/// The measurements of a variant in the counted rounds.
+fn measured<'a>(
+    run: &'a Run,
+    workload: &'a str,
+    tasks: u32,
+    variant: &'a Variant,
+) -> impl Iterator<Item = &'a Measurement> {
+    let cell = Cell { workload, tasks, variant: &variant.name };
+    run.samples_of(cell).filter_map(|sample| sample.measurement.as_ref())
+}
+
 pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
     let variants: Vec<&Variant> =
         run.meta.variants.iter().filter(|it| it.copy_of.is_none()).collect();
     let mut header = vec!["share of CPU time, %".to_owned(), "document 003, SLUB".to_owned()];
     header.extend(variants.iter().map(|variant| variant.name.clone()));
-    for workload in &run.meta.workloads {
+    for Workload { name, .. } in &run.meta.workloads {
         for &tasks in &run.meta.tasks {
-            let of = |variant: &&Variant| {
-                let samples = run.samples.iter().filter(|it| {
-                    it.round > 0
-                        && (&it.workload, it.tasks, &it.variant)
-                            == (&workload.name, tasks, &variant.name)
-                });
-                shares(samples.filter_map(|sample| sample.measurement.as_ref()))
-            };
+            let of = |variant: &&Variant| shares(measured(run, name, tasks, variant));
             let columns: Vec<_> = variants.iter().map(of).collect();
-            let name = &workload.name;
             let tasks = counted(tasks, "task");
             writeln!(out, "Profile of {name}, {tasks}: counts, times what a call takes:\n")?;
             writeln!(out, "{}\n", table::render(header.clone(), lines(&columns)))?;
@@ -118,12 +103,12 @@ pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
 fn lines(columns: &[Option<Vec<f64>>]) -> Vec<Vec<String>> {
     let share = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
     let mut lines = Vec::new();
-    for (index, function) in FUNCTIONS.iter().enumerate() {
-        let mut line = vec![function.name.to_owned(), share(documented(function.name))];
+    for (index, (name, ..)) in FUNCTIONS.into_iter().enumerate() {
+        let mut line = vec![name.to_owned(), share(documented(name))];
         line.extend(columns.iter().map(|column| share(column.as_ref().map(|it| it[index]))));
         lines.push(line);
     }
-    let named = |name: &str| FUNCTIONS.iter().any(|function| function.name == name);
+    let named = |name: &str| FUNCTIONS.iter().any(|(known, ..)| *known == name);
     for fields in fields("oprofile").filter(|fields| !named(fields[1])) {
         let mut line = vec![fields[1].to_owned(), share(documented(fields[1]))];
         line.extend(columns.iter().map(|_| "in the rest".to_owned()));
@@ -149,6 +134,75 @@ pub(super) fn documented_slabinfo() -> String {
     format!("document 003, SLUB:\n\n{head}{}", fields("slabinfo").map(line).collect::<String>())
 }
 
+const PREFIX: &str = "cache ";
+
+pub(super) fn record_caches(caches: &[CacheCounts], measurement: &mut Measurement) {
+    for CacheCounts { name, objects, allocs, frees, fast_allocs, fast_frees } in caches {
+        let counts = [
+            ("objects", objects),
+            ("allocs", allocs),
+            ("frees", frees),
+            ("fast_allocs", fast_allocs),
+            ("fast_frees", fast_frees),
+        ];
+        let named = counts.map(|(what, count)| (format!("{PREFIX}{name} {what}"), *count));
+        measurement.counters.extend(named);
+    }
+}
+
+fn summed<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Vec<CacheCounts> {
+    let mut caches: BTreeMap<&str, CacheCounts> = BTreeMap::new();
+    for (name, count) in samples.flat_map(|it| &it.counters) {
+        let Some((name, what)) = name.strip_prefix(PREFIX).and_then(|it| it.rsplit_once(' '))
+        else {
+            continue;
+        };
+        let cache = caches.entry(name).or_default();
+        name.clone_into(&mut cache.name);
+        match what {
+            "objects" => cache.objects += count,
+            "allocs" => cache.allocs += count,
+            "frees" => cache.frees += count,
+            "fast_allocs" => cache.fast_allocs += count,
+            _ => cache.fast_frees += count,
+        }
+    }
+    let mut caches: Vec<CacheCounts> = caches.into_values().collect();
+    caches.sort_by_key(|cache| std::cmp::Reverse(cache.allocs));
+    caches
+}
+
+/// One table for each row, number of tasks and variant of a run, with the sums of all its measured
+/// samples; empty if caches were not counted.
+pub(super) fn slabinfo(run: &Run) -> String {
+    let mut text = String::new();
+    for Workload { name, .. } in &run.meta.workloads {
+        for &tasks in &run.meta.tasks {
+            for variant in run.meta.variants.iter().filter(|it| it.copy_of.is_none()) {
+                let caches = summed(measured(run, name, tasks, variant));
+                if !caches.is_empty() {
+                    let tasks = counted(tasks, "task");
+                    let title = format!("{name}, {tasks}, {}", variant.name);
+                    text.push_str(&table(&title, &caches));
+                }
+            }
+        }
+    }
+    text
+}
+
+fn table(title: &str, caches: &[CacheCounts]) -> String {
+    let lines = caches.iter().map(|cache| Activity {
+        name: &cache.name,
+        objects: cache.objects,
+        allocs: cache.allocs,
+        frees: cache.frees,
+        fast_allocs: cache.fast_allocs,
+        fast_frees: cache.fast_frees,
+    });
+    format!("{title}:\n\n{}\n", activity::table("    ", lines))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +221,7 @@ mod tests {
             copied_byte: 0.1,
             ..Costs::default()
         };
-        record(&costs, 500, &mut measurement);
+        record_costs(&costs, 500, &mut measurement);
         let shares = shares([&measurement, &measurement].into_iter()).unwrap();
         assert_eq!(shares, [10.0, 4.0, 5.0, 1.0, 0.0, 0.2, 0.0, 0.0, 0.3]);
         let lines = lines(&[Some(shares), None]);
@@ -184,5 +238,26 @@ mod tests {
             text.contains(":0004096                  1471   114918   113490  99  97\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_line_is_the_kernels() {
+        let counts = CacheCounts {
+            name: ":0000256".to_owned(),
+            objects: 1685,
+            allocs: 29_611_065,
+            frees: 29_609_548,
+            fast_allocs: 29_600_000,
+            fast_frees: 29_500_000,
+        };
+        let text = table("stream", std::slice::from_ref(&counts));
+        let name = "Name                   Objects    Alloc     Free   %Fast";
+        let heads = ":0000256                  1685 29611065 29609548  99  99";
+        assert_eq!(text, format!("stream:\n\n    {name}\n    {heads}\n\n"));
+        let mut measurement = Measurement::default();
+        record_caches(std::slice::from_ref(&counts), &mut measurement);
+        let summed = summed([&measurement, &measurement].into_iter());
+        assert_eq!(summed.len(), 1);
+        assert_eq!((summed[0].objects, summed[0].fast_frees), (3370, 59_000_000));
     }
 }

@@ -1,8 +1,7 @@
 //! One sample of a replay, taken in a process of its own.
 
-use super::row::Row;
-use super::spec::Spec;
-use super::{profile, slabinfo};
+use super::profile;
+use super::spec::{Row, Spec};
 use anyhow::{Result, anyhow, bail};
 use quarry_harness::launch::{self, Work};
 use quarry_harness::results::Measurement;
@@ -176,8 +175,8 @@ impl ReplaySample {
         let latencies = latencies(&replayed.latencies);
         measurement.figures.extend(latencies.map(|(name, value)| (name.to_owned(), value)));
         if let Some((caches, costs)) = profile {
-            slabinfo::record(caches, &mut measurement);
-            profile::record(costs, row.bits() / 8, &mut measurement);
+            profile::record_caches(caches, &mut measurement);
+            profile::record_costs(costs, row.bits() / 8, &mut measurement);
         }
         measurement
     }

@@ -1,13 +1,14 @@
-//! The table of a replay: rate or time in the document's unit, the document's figure, and counts of
-//! locks.
+//! The tables of a replay: rate or time in the document's unit, the document's figure, and counts
+//! of locks; and the spread of the samples.
 
 use super::documents::{Figure, beside};
+use super::profile;
 use super::spec::Spec;
-use super::{profile, slabinfo, spread, warm};
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
-use quarry_harness::results::{Cell, Metric, Run};
-use quarry_harness::table;
+use quarry_harness::results::{Cell, Direction, Metric, Run};
+use quarry_harness::statistics::mmtests::Sorted;
+use quarry_harness::table::{self, counted};
 use quarry_replay::policies::Policies;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -47,17 +48,17 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     if !spec.document.later.is_empty() {
         writeln!(out, "{}", line(&spec.document.later))?;
     }
-    if let Some(note) = warm::note(run) {
+    if let Some(note) = not_warm(run) {
         writeln!(out, "{note}")?;
     }
     if spec.spread {
-        writeln!(out, "\n{}", spread::table(&selection, spec)?)?;
+        writeln!(out, "\n{}", spread(&selection, spec)?)?;
     }
     if spec.profile {
         writeln!(out)?;
         profile::print(run, out)?;
         writeln!(out, "Caches since the start of the processes, `slabinfo -AD`:\n")?;
-        write!(out, "{}{}", slabinfo::text(run), profile::documented_slabinfo())?;
+        write!(out, "{}{}", profile::slabinfo(run), profile::documented_slabinfo())?;
     }
     Ok(())
 }
@@ -137,5 +138,109 @@ fn documented(
             spec.document.mainline(&of, &policies),
         ),
         _ => (None, None),
+    }
+}
+
+/// Mean, standard deviation and coefficient of variation of each row and variant, as mmtests and
+/// document 000 report them.
+fn spread(selection: &Selection<'_>, spec: &'static Spec) -> Result<String> {
+    let higher = selection.metric.direction == Direction::Higher;
+    let mean = if higher { "Hmean" } else { "Amean" };
+    let document = format!("Stddev, document {}", spec.document.number);
+    let header = ["row", "tasks", "policies", mean, "Stddev", "CoeffVar, %", &document];
+    let several = |value: f64| Some(value).filter(|value| value.is_finite());
+    let mut lines = Vec::new();
+    for &row in &selection.rows {
+        for column in selection.originals() {
+            let samples = selection.samples(column, row, selection.metric);
+            let Some(sorted) = Sorted::new(samples) else { continue };
+            let name = &column.variant.name;
+            let of = spec.row(row.workload)?;
+            let documented = spec.document.spread(&of, row.tasks, &name.parse::<Policies>()?);
+            lines.push(vec![
+                row.workload.to_owned(),
+                row.tasks.to_string(),
+                name.clone(),
+                table::figure(if higher { sorted.hmean() } else { sorted.amean() }),
+                table::figure_or(several(sorted.stddev()), "-"),
+                table::figure_or(several(sorted.coeff()), "-"),
+                beside(documented),
+            ]);
+        }
+    }
+    Ok(table::render(header.map(str::to_owned).to_vec(), lines))
+}
+
+/// Samples below this length are short; usual ones have 200 ms.
+const SHORT_MS: u64 = 100;
+
+/// A variant with at least this many new slabs per operation is named; a warm one has almost none.
+const SLABS: f64 = 0.01;
+
+/// A line that names the variants that were not warm in a run of short samples, if there are any.
+fn not_warm(run: &Run) -> Option<String> {
+    let millis: u64 = run.meta.options.get("millis")?.parse().ok()?;
+    if millis >= SHORT_MS {
+        return None;
+    }
+    let selection = Selection::of(run);
+    let mut cold = Vec::new();
+    for &row in &selection.rows {
+        for variant in &run.meta.variants {
+            let slabs = slabs_per_operation(run, row, &variant.name);
+            if slabs >= SLABS && variant.copy_of.is_none() {
+                let (name, judge::Row { workload, tasks }) = (&variant.name, row);
+                let tasks = counted(tasks, "task");
+                cold.push(format!("{name} ({workload}, {tasks}: {slabs:.2})"));
+            }
+        }
+    }
+    (!cold.is_empty()).then(|| {
+        format!(
+            "Not warm after {millis} ms, or never at rest: {}. The figure is new slabs per \
+             operation while the sample ran; until lists and arrays are full, slow allocations and \
+             locks are those of filling them. --millis=200 or more shows which it is.",
+            cold.join(", ")
+        )
+    })
+}
+
+fn slabs_per_operation(run: &Run, row: judge::Row<'_>, variant: &str) -> f64 {
+    let judge::Row { workload, tasks } = row;
+    let (mut slabs, mut operations) = (0, 0);
+    for sample in run.samples_of(Cell { workload, tasks, variant }) {
+        if let Some(measured) = &sample.measurement {
+            slabs += measured.counters.get("slabs").copied().unwrap_or(0);
+            operations += measured.operations;
+        }
+    }
+    slabs as f64 / operations.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_harness::results::examples;
+
+    fn run(millis: u64, slabs: u64) -> Run {
+        let value: &[Option<f64>] = &[Some(5.0)];
+        let mut run = examples::run("base", &[("base", value), ("base A/A", value)]);
+        run.meta.options.insert("millis".to_owned(), millis.to_string());
+        for sample in &mut run.samples {
+            let measured = sample.measurement.as_mut().expect("a value");
+            measured.counters.insert("slabs".to_owned(), slabs * measured.operations);
+        }
+        run
+    }
+
+    #[test]
+    fn a_short_run_that_makes_slabs_is_not_warm() {
+        let said = not_warm(&run(20, 2)).expect("a note");
+        assert!(
+            said.starts_with("Not warm after 20 ms, or never at rest: base (w, 1 task: 2.00). ")
+        );
+        assert_eq!(said.matches("base").count(), 1, "the copy is not named: {said}");
+        assert_eq!(not_warm(&run(20, 0)), None);
+        assert_eq!(not_warm(&run(200, 2)), None);
     }
 }

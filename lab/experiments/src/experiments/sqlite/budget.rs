@@ -1,17 +1,10 @@
 //! `sqlite-budget`: many databases under one budget, of which some are popular for a while.
 
 use super::super::plan::*;
-use super::super::tables;
-use super::load::{CACHES, LoadProgram, QUARRY, lineup};
-use super::same_size::{UNBOUNDED, budgets};
-use quarry_harness::results::{Against, Over, Relation, Target};
-use quarry_harness::sampler::NoSample;
+use super::{CACHES, LoadProgram, QUARRY, TIME, lineup, print_by_threads, target};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-const MIB: u64 = 1 << 20;
-/// The metric of the targets.
-const TIME: &str = "time";
 /// Page caches for one thread only.
 const SINGLE: &str = "shared-single";
 
@@ -67,52 +60,48 @@ impl Defaults for SqliteBudget {
 impl Plan for SqliteBudget {
     const NAME: &'static str = "sqlite-budget";
 
-    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
-        program.create(&folder, self.databases, self.mib * MIB)?;
-        let mut bytes = BTreeMap::new();
+        program.create(&folder, self.databases, self.mib << 20)?;
+        let mut by_tasks = BTreeMap::new();
         for &tasks in &self.common.tasks {
             let names = self.common.variants.iter().map(String::as_str);
             let able: Vec<&str> = names.filter(|name| tasks == 1 || *name != SINGLE).collect();
             let fill = self.options(tasks, 100);
-            let found = budgets(&program, &able, &folder, self.budget * MIB, &fill)?;
+            let found = budgets(&program, &able, &folder, self.budget << 20, &fill)?;
             for (cache, bytes) in &found {
                 if ![QUARRY, UNBOUNDED].contains(&cache.as_str()) {
-                    let mib = *bytes as f64 / MIB as f64;
+                    let mib = *bytes as f64 / MIB;
                     let found = format!("page cache of {mib:.1} MiB, found by trial");
                     writeln!(lab.out, "{cache}, threads {tasks}: {found}")?;
                 }
             }
-            bytes.insert(tasks, found);
+            by_tasks.insert(tasks, (found, self.options(tasks, self.lookups)));
         }
-        let per_tasks: BTreeMap<u32, Vec<String>> = self
-            .common
-            .tasks
-            .iter()
-            .map(|tasks| (*tasks, self.options(*tasks, self.lookups)))
-            .collect();
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
-            let cache = &caches[key.variant];
-            let Some(bytes) = bytes[&key.tasks].get(cache) else { return Err(NoSample::LeftOut) };
-            Ok(program.lookups(cache, &folder, *bytes, &per_tasks[&key.tasks])?.into())
+            let (cache, (bytes, options)) = (&caches[key.variant], &by_tasks[&key.tasks]);
+            let Some(bytes) = bytes.get(cache) else { return Err(NoSample::LeftOut) };
+            Ok(program.lookups(cache, &folder, *bytes, options)?.into())
         };
         let work = format!("{} databases", self.databases);
-        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let workloads = workloads([&work]);
         let plan = Experiment {
             about: format!(
                 "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
                 self.lookups, self.mib, self.budget, self.latency
             ),
             metrics: metrics(),
-            targets: targets(&work),
+            targets: vec![
+                target("time per look-up, separate caches", &work, "separate", 1.0 / 1.5),
+                target("time per look-up, one shared group", &work, "shared", 1.0),
+            ],
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan
             .option("databases", self.databases)
@@ -120,7 +109,7 @@ impl Plan for SqliteBudget {
             .option("budget", self.budget)
             .option("lookups", self.lookups)
             .option("latency", self.latency);
-        Ok(Some(Staged::new(plan, move |run, out| print(run, &work, out))))
+        Ok(Staged::new(plan, move |run, out| print(run, &work, out)))
     }
 }
 
@@ -139,15 +128,9 @@ impl SqliteBudget {
 }
 
 fn metrics() -> Vec<Metric> {
-    let mib = |name: &str, figure: &str| {
-        Metric::new(name, "MiB", Direction::Lower, figure).times(1.0 / MIB as f64).digits(1)
-    };
     vec![
         Metric::rate("look-ups per second").digits(0),
-        Metric::new(TIME, "us per look-up", Direction::Lower, "time_ns")
-            .per("operations")
-            .times(1e-3)
-            .primary(),
+        lower(TIME, "us per look-up", "time_ns").per("operations").times(1e-3).primary(),
         micros("p50, us", "p50_ns"),
         micros("p99, us", "p99_ns"),
         Metric::counted("pages read", "page_reads"),
@@ -156,31 +139,70 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-fn targets(work: &str) -> Vec<Target> {
-    let target = |what: &str, peer: &str, at_most: f64| Target {
-        work: what.to_owned(),
-        workloads: vec![work.to_owned()],
-        metric: TIME.to_owned(),
-        against: Against::Each(vec![peer.to_owned()]),
-        over: Over::EachWorkload,
-        relation: Relation::Ratio,
-        at_most,
-    };
-    vec![
-        target("time per look-up, separate caches", "separate", 1.0 / 1.5),
-        target("time per look-up, one shared group", "shared", 1.0),
-    ]
-}
-
 fn print(run: &Run, work: &str, out: &mut dyn Write) -> Result<()> {
     if let Some((table, legend)) = targets_of(run) {
         writeln!(out, "{}\n\n{legend}\n", table.text())?;
     }
-    for tasks in run.meta.tasks.clone() {
-        let mut one = run.clone();
-        one.meta.tasks = vec![tasks];
-        writeln!(out, "Medians, {}:\n", counted(tasks, "thread"))?;
-        writeln!(out, "{}\n", by_variant(&one, work, "page cache").text())?;
+    print_by_threads(run, work, "page cache", out)?;
+    Ok(writeln!(out, "{}", Matrix::new(run, group_of_all(work, run)).tables())?)
+}
+
+const TRIALS: u32 = 3;
+/// Peaks that differ by at most this part of Quarry's count as equal.
+const EQUAL: f64 = 0.01;
+/// The page cache whose size the budget does not change.
+const UNBOUNDED: &str = "default";
+
+/// Finds how many bytes to give each of `caches`, so that the peak of its process is the same as
+/// Quarry's with `budget`. The trials fill the caches by short look-ups with `options`.
+///
+/// Page caches count their bytes differently: SQLite counts pages and leaves out other memory that
+/// it keeps for them; Quarry counts every page that it takes from the system. So each cache runs up
+/// to `TRIALS` times on trial. After a run its bytes change by the difference of the two peaks.
+fn budgets(
+    program: &LoadProgram,
+    caches: &[&str],
+    folder: &Path,
+    budget: u64,
+    options: &[String],
+) -> Result<BTreeMap<String, u64>> {
+    let peak = |cache: &str, bytes| -> Result<u64> {
+        let measurement = program.lookups(cache, folder, bytes, options)?;
+        Ok(measurement.counters.get("peak_rss").copied().unwrap_or(0))
+    };
+    let aim = peak(QUARRY, budget)?;
+    let mut all = BTreeMap::new();
+    for &cache in caches {
+        let mut bytes = budget;
+        for _ in 0..TRIALS {
+            if [QUARRY, UNBOUNDED].contains(&cache) {
+                break;
+            }
+            let found = peak(cache, bytes)?;
+            if found.abs_diff(aim) as f64 <= EQUAL * aim as f64 {
+                break;
+            }
+            bytes = corrected(bytes, found, aim);
+        }
+        all.insert(cache.to_owned(), bytes);
     }
-    Ok(writeln!(out, "{}", tables::compared(run, tables::all(work, run)))?)
+    Ok(all)
+}
+
+/// Bytes that move the peak from `found` to `aim` if other memory stays equal; `bytes / 4` or more.
+fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
+    let least = bytes / 4;
+    if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::corrected;
+
+    #[test]
+    fn what_is_beyond_the_aim_is_taken_away() {
+        assert_eq!(corrected(100, 130, 120), 90);
+        assert_eq!(corrected(100, 110, 120), 110);
+        assert_eq!(corrected(100, 500, 120), 25, "something is always left");
+    }
 }

@@ -1,13 +1,8 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
 use super::super::plan::*;
-use super::super::tables;
-use super::load::{CACHES, LoadProgram, lineup};
-use quarry_harness::results::{Against, Over, Relation, Target};
+use super::{CACHES, LoadProgram, lineup, target};
 use std::path::PathBuf;
-
-const MIB: u64 = 1 << 20;
-const TIME: &str = "time";
 
 /// SQLite with one database that fits into its cache, read by one connection and by two.
 ///
@@ -44,17 +39,17 @@ impl Defaults for SqliteHot {
 impl Plan for SqliteHot {
     const NAME: &'static str = "sqlite-hot";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
         let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
-        program.create(&folder, 1, self.mib * MIB)?;
+        program.create(&folder, 1, self.mib << 20)?;
         let (mib, lookups) = (self.mib, self.lookups);
         let sampler = move |key: SampleKey| {
             let _kept = &scratch;
-            let budget = (mib * 3 / 2 + 64) * u64::from(key.tasks) * MIB;
+            let budget = ((mib * 3 / 2 + 64) * u64::from(key.tasks)) << 20;
             let options = [
                 "--databases=1".to_owned(),
                 "--all".to_owned(),
@@ -68,30 +63,20 @@ impl Plan for SqliteHot {
             Ok(program.lookups(&caches[key.variant], &folder, budget, &options)?.into())
         };
         let work = format!("{mib} MiB");
-        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let workloads = workloads([&work]);
         let metric = Metric::time_per_operation().primary();
-        let target = Target {
-            work: "look-ups in a hot database".to_owned(),
-            workloads: vec![work.clone()],
-            metric: TIME.to_owned(),
-            against: Against::Each(vec!["separate".to_owned()]),
-            over: Over::EachWorkload,
-            relation: Relation::Ratio,
-            at_most: 1.0,
-        };
         let plan = Experiment {
             about: format!("{lookups} look-ups of each connection in a database of {work}."),
             metrics: vec![metric, Metric::counted("pages read", "page_reads")],
-            targets: vec![target],
-            ..plan
+            targets: vec![target("look-ups in a hot database", &work, "separate", 1.0)],
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("mib", mib).option("lookups", lookups);
-        Ok(Some(Staged::new(plan, move |run, out| {
+        Ok(Staged::new(plan, move |run, out| {
             if let Some((table, legend)) = targets_of(run) {
                 writeln!(out, "{}\n\n{legend}\n", table.text())?;
             }
-            Ok(writeln!(out, "{}", tables::compared(run, tables::all(&work, run)))?)
-        })))
+            Ok(writeln!(out, "{}", Matrix::new(run, group_of_all(&work, run)).tables())?)
+        }))
     }
 }

@@ -1,9 +1,8 @@
 //! `one-budget`: a heap that grows and shrinks beside readers and writers of the page cache.
 
 use super::super::plan::*;
-use super::load::{LoadProgram, lineup};
+use super::{LoadProgram, lineup, print_by_threads};
 
-const MIB: u64 = 1 << 20;
 const WORK: &str = "breathe";
 /// The names by which `quarry-sqlite-load` knows the divisions; the first is the usual baseline.
 const DIVISIONS: [(&str, &str); 2] = [
@@ -46,14 +45,14 @@ impl Defaults for OneBudget {
 impl Plan for OneBudget {
     const NAME: &'static str = "one-budget";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: divisions } = lineup(&self.common, &DIVISIONS)?;
+        let (variants, divisions) = lineup(&self.common, &DIVISIONS)?;
         let Self { mib, millis, latency, .. } = self;
         let sampler = move |key: SampleKey| {
             let options = [
-                format!("--budget={}", mib * MIB),
+                format!("--budget={}", mib << 20),
                 format!("--readers={}", key.tasks.div_ceil(2)),
                 format!("--writers={}", key.tasks / 2),
                 format!("--millis={millis}"),
@@ -61,30 +60,20 @@ impl Plan for OneBudget {
             ];
             Ok(program.breathe(&divisions[key.variant], &options)?.into())
         };
-        let workloads = vec![Workload::new(WORK, Verify::PerOperation(1))];
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let workloads = workloads([WORK]);
         let plan = Experiment {
             about: format!("{mib} MiB for heap and cache, {latency} us for each page read."),
             metrics: metrics(),
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("mib", mib).option("millis", millis).option("latency", latency);
-        Ok(Some(Staged::new(plan, |run, out| {
-            for tasks in run.meta.tasks.clone() {
-                let mut one = run.clone();
-                one.meta.tasks = vec![tasks];
-                let table = by_variant(&one, WORK, "memory");
-                writeln!(out, "Medians, {}:\n\n{}\n", counted(tasks, "thread"), table.text())?;
-            }
-            Ok(())
-        })))
+        Ok(Staged::new(plan, |run, out| print_by_threads(run, WORK, "memory", out)))
     }
 }
 
 fn metrics() -> Vec<Metric> {
-    let count =
-        |name: &str, figure: &str| Metric::new(name, "", Direction::Lower, figure).digits(0);
+    let count = |name: &str, figure: &str| lower(name, "", figure).digits(0);
     vec![
         Metric::rate("look-ups per second").digits(0).primary(),
         Metric::counted("pages read", "page_reads"),

@@ -1,7 +1,7 @@
 //! `truncate-stall`: a million cached pages are freed at once while another thread works.
 
 use super::super::plan::*;
-use super::load::{CACHES, LoadProgram, lineup};
+use super::{CACHES, LoadProgram, lineup};
 
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
@@ -33,24 +33,23 @@ impl Defaults for TruncateStall {
 impl Plan for TruncateStall {
     const NAME: &'static str = "truncate-stall";
 
-    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+    fn stage(self, _: &mut Lab<'_>) -> Result<Staged> {
         self.common.check_early()?;
         let program = LoadProgram::find()?;
-        let Lineup { baseline, variants, subjects: caches } = lineup(&self.common, &CACHES)?;
+        let (variants, caches) = lineup(&self.common, &CACHES)?;
         let pages = self.pages;
         let sampler = move |key: SampleKey| {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
         };
-        let workloads = WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
-        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let workloads = workloads(WAYS.map(|(_, name)| name));
         let plan = Experiment {
             about: format!("{pages} pages of 4 KiB, in a fresh process."),
             metrics: metrics(),
             warm_up: false,
-            ..plan
+            ..experiment(&self.common, variants, workloads, sampler)?
         };
         let plan = plan.option("pages", pages);
-        Ok(Some(Staged::new(plan, |run, out| {
+        Ok(Staged::new(plan, |run, out| {
             for (_, way) in WAYS {
                 writeln!(
                     out,
@@ -59,19 +58,17 @@ impl Plan for TruncateStall {
                 )?;
             }
             Ok(())
-        })))
+        }))
     }
 }
 
 fn metrics() -> Vec<Metric> {
     vec![
         Metric::time_per_operation().primary(),
-        Metric::new("all, ms", "ms", Direction::Lower, "wall_ns").times(1e-6).digits(1),
+        lower("all, ms", "ms", "wall_ns").times(1e-6).digits(1),
         micros("longest stall, us", "longest_stall_ns"),
         micros("longest while idle, us", "idle_stall_ns"),
         micros("p99, us", "p99_stall_ns"),
-        Metric::new("peak RSS, MiB", "MiB", Direction::Lower, "peak_rss")
-            .times(1.0 / 1048576.0)
-            .digits(0),
+        mib("peak RSS, MiB", "peak_rss").digits(0),
     ]
 }
