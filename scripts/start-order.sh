@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes the list of functions in crates/preload/text.ld anew: those that a start, an allocation, a
-# thread and a fork execute, in the order in which they come to be needed.
+# Writes the two lists of functions in crates/preload/text.ld anew: those that a start, an allocation
+# and a fork execute, and those that threads and large blocks need besides, in the order in which
+# they come to be needed.
 #
 #   scripts/start-order.sh LIBRARY..
 #
@@ -74,8 +75,6 @@ trace() {
 cat > "$folder/threads.c" <<'C'
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 static void *work(void *unused)
 {
     void *objects[1000];
@@ -98,6 +97,15 @@ int main(void)
     free(realloc(object, 500000));
     free(malloc(3 << 20));
     free(calloc(100, 100));
+}
+C
+cat > "$folder/fork.c" <<'C'
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void)
+{
+    free(malloc(10));
     if (fork() == 0) {
         free(malloc(100));
         _exit(0);
@@ -106,25 +114,35 @@ int main(void)
 }
 C
 cc -O1 -pthread -o "$folder/threads" "$folder/threads.c"
+cc -O1 -o "$folder/fork" "$folder/fork.c"
 
-# Under gdb each program lives long enough to publish its statistics: what that takes comes last.
-record=1 trace /usr/bin/true
+# write LIST: puts the functions that are met, and are in no list yet, between the marks of LIST.
+# Names contain hashes of the compiler, which change with every version: stars replace them.
+touch "$folder/listed"
+write() {
+    grep -E '^_(ZN|R)' "$folder/met" | sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
+        awk '!seen[$0]++ { print "        *(.text.*" $0 ")" }' |
+        grep -vxFf "$folder/listed" > "$folder/lines" || true
+    cat "$folder/lines" >> "$folder/listed"
+    awk -v lines="$folder/lines" -v list="$1" '
+        $0 ~ "end: " list { skip = 0 }
+        !skip
+        $0 ~ "begin: " list { skip = 1; while ((getline line < lines) > 0) print line }
+    ' "$script" > "$folder/script"
+    cp "$folder/script" "$script"
+    echo "$script: $(wc -l < "$folder/lines") functions of $1"
+}
+
+record=0 trace /usr/bin/true
 record=0 trace /usr/bin/sed p /etc/passwd
 record=0 trace /usr/bin/cat /dev/null
 record=0 trace /usr/bin/grep -v x /etc/passwd
 record=0 trace /usr/bin/ls /
 record=0 trace /usr/bin/bash -c :
 record=0 trace /usr/bin/python3 -c pass
+record=0 trace "$folder/fork"
+write "starts"
+# Under gdb each program lives long enough to publish its statistics: what that takes comes last.
 record=0 trace "$folder/threads"
 record=1 trace /usr/bin/python3 -c pass
-
-# Names contain hashes of the compiler, which change with every version: stars replace them.
-grep -E '^_(ZN|R)' "$folder/met" | sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
-    awk '!seen[$0]++ { print "        *(.text.*" $0 ")" }' > "$folder/lines"
-awk -v lines="$folder/lines" '
-    /end: scripts/ { skip = 0 }
-    !skip
-    /begin: scripts/ { skip = 1; while ((getline line < lines) > 0) print line }
-' "$script" > "$folder/script"
-cp "$folder/script" "$script"
-echo "$script: $(wc -l < "$folder/lines") functions"
+write "threads"
