@@ -96,7 +96,7 @@ impl SpliceLists {
 
     /// Sorts pages into local lists, complete but for `LRU`; also returns the pages without a list.
     fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
-        let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
+        let (mut locals, mut singles) = (Locals::default(), Pages::default());
         for &page in pages {
             let descriptor = table.at(page);
             let at = (descriptor.node(), ListKind::of(descriptor.state.load()));
@@ -123,7 +123,7 @@ impl Lists for SpliceLists {
             self.lists.relock(&mut held, node).splice(table, list, batch, pages);
         }
         drop(held);
-        self.lists.insert(table, slot, singles.as_slice());
+        self.lists.insert(table, slot, &singles);
     }
 
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {

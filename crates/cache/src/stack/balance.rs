@@ -17,7 +17,7 @@
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
 
-use super::balancing::add;
+use super::caching::add;
 use super::cost::Share;
 use super::evict::{listed_pages, spare_frames};
 use super::host::CachingStack;

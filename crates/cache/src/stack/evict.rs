@@ -23,18 +23,8 @@ const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
 const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
-#[inline]
-pub(super) fn reclaim_for<S: CachingStack>(
-    stack: &S,
-    miss: &mut Miss<'_>,
-    attempt: &mut dyn FnMut() -> bool,
-) -> bool {
-    let Some(cache) = stack.used_page_cache() else { return false };
-    own_stack::run(|| stack.timed(|| evict_for(stack, cache, miss, attempt)))
-}
-
 #[inline(never)]
-fn evict_for<S: CachingStack>(
+pub(super) fn evict_for<S: CachingStack>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
     miss: &mut Miss<'_>,

@@ -412,7 +412,7 @@ impl RawPage {
     #[cold]
     #[inline(never)]
     fn release(self) {
-        process::giving_back(|| cache().release_last(self.0));
+        process::giving_back(|| cache().release_one(self.0));
     }
 
     /// Gives the page another index, and discards the page that had this index.
