@@ -61,15 +61,11 @@ pub(crate) trait Wait {
 }
 
 impl Balancer for () {
-    type Wait = NoWait;
+    type Wait = ();
 }
 
-pub(crate) struct NoWait;
-
-impl Wait for NoWait {
-    fn new(_size: usize) -> Self {
-        Self
-    }
+impl Wait for () {
+    fn new(_size: usize) {}
 
     fn has_balanced(&mut self) -> bool {
         false

@@ -29,7 +29,7 @@
 
 // Each file uses only files above it; `system` stands alone.
 //
-//     error, instance, variables
+//     error, instance
 //     gate, file_name
 //     balancer, written
 //     limits, heap_profile, statistics
@@ -82,7 +82,6 @@ mod settings;
 mod signal;
 mod statistics;
 mod system;
-mod variables;
 mod watcher;
 mod written;
 

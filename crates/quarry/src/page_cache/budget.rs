@@ -5,8 +5,8 @@ use super::balancing;
 use super::registration::{Kind, Registration};
 use crate::error::{Error, accept};
 use crate::instance::{STACK, zones};
+use crate::limits;
 use crate::process::{self, Mode, ensure_ready};
-use crate::{background, limits};
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, Pressure};
@@ -148,13 +148,10 @@ impl Budget {
         shrinker: S,
         options: ShrinkerOptions,
     ) -> Result<Registration, Error> {
-        let registered = Registration::of(shrinker, |object| {
+        Registration::of(shrinker, |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
-        })?;
-        zones().budget().keep_reserve();
-        background::start_for_callbacks();
-        Ok(registered)
+        })
     }
 
     /// Calls `tell` when the pressure changes, on the background thread or on a thread that calls
@@ -170,13 +167,10 @@ impl Budget {
             // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
         }
-        let registered = Registration::of(tell, |object| {
+        Registration::of(tell, |object| {
             // SAFETY: the registration keeps `tell`, which any thread may call, until its removal.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
-        })?;
-        zones().budget().keep_reserve();
-        background::start_for_callbacks();
-        Ok(registered)
+        })
     }
 
     /// The current shortage of memory. O(1).

@@ -166,15 +166,16 @@ impl<A: Access> FileBacking<A> {
 
     /// The result of a read. If it ended early, the file may have a new end, so this asks for it.
     fn found(&self, moved: Transfer, asked: usize) -> Result<usize, OsError> {
-        match moved {
-            Transfer { bytes: 0, error: Some(error) } => Err(error),
-            Transfer { bytes, error: None } if bytes < asked => {
-                self.ask_size()?;
-                Ok(bytes)
-            }
-            Transfer { bytes, .. } => Ok(bytes),
+        if moved.error.is_none() && moved.bytes < asked {
+            self.ask_size()?;
         }
+        progress(moved)
     }
+}
+
+/// The number of bytes moved, or the error if there are none.
+fn progress(moved: Transfer) -> Result<usize, OsError> {
+    moved.error.filter(|_| moved.bytes == 0).map_or(Ok(moved.bytes), Err)
 }
 
 impl<A: Access> Backing for FileBacking<A> {
@@ -225,10 +226,7 @@ impl<A: Access> Backing for FileBacking<A> {
         if within.is_none() && reached > size {
             self.size.fetch_max(reached, Ordering::AcqRel);
         }
-        match moved {
-            Transfer { bytes: 0, error: Some(error) } => Err(error),
-            Transfer { bytes, .. } => Ok(bytes),
-        }
+        progress(moved)
     }
 
     fn sync(&self) -> Result<(), OsError> {

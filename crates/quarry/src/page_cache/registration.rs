@@ -1,8 +1,8 @@
 //! Registrations of shrinkers and callbacks with the budget, stored in the heap until removed.
 
 use crate::error::Error;
-use crate::instance::STACK;
-use crate::process;
+use crate::instance::{STACK, zones};
+use crate::{background, process};
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
 use quarry_mm::stack::Request;
@@ -74,7 +74,12 @@ impl Registration {
         // SAFETY: the head was just written, and code that calls the value does not know the head.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
-        if kind.is_some() { Ok(registration) } else { Err(Error::TooMany) }
+        if kind.is_none() {
+            return Err(Error::TooMany);
+        }
+        zones().budget().keep_reserve();
+        background::start_for_callbacks();
+        Ok(registration)
     }
 
     /// An address for [`from_raw`](Self::from_raw); the value stays registered.
