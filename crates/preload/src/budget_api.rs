@@ -1,5 +1,6 @@
 //! The budget, for C. The documentation in this file also becomes that of `quarry.h`.
 
+use crate::heap_api::{answer, null, refused};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
@@ -122,11 +123,6 @@ fn budget() -> Option<Budget> {
     found
 }
 
-fn refused(error: c_int) -> c_int {
-    errno::set(error);
-    -1
-}
-
 /// Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
 /// quarry.h have fewer figures. Returns 0, or -1 with ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 ///
@@ -174,8 +170,7 @@ fn figures(budget: Budget) -> QuarryBudget {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     let Some(budget) = budget() else { return -1 };
-    let set = budget.set_marks((min != usize::MAX).then_some(min), scale);
-    set.map_or_else(|error| refused(error.errno()), |()| 0)
+    answer(budget.set_marks((min != usize::MAX).then_some(min), scale))
 }
 
 /// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
@@ -237,10 +232,7 @@ impl Shrinker for OfProgram {
 fn handle(registered: Result<Registration, Error>) -> *mut QuarryRegistration {
     match registered {
         Ok(registration) => registration.into_raw().cast().as_ptr(),
-        Err(error) => {
-            errno::set(error.errno());
-            null_mut()
-        }
+        Err(error) => null(error.errno()),
     }
 }
 
@@ -257,8 +249,7 @@ pub unsafe extern "C" fn quarry_shrinker_register(
     // SAFETY: NULL, or a shrinker (caller's promise).
     let shrinker = unsafe { shrinker.as_ref() };
     let Some(&shrinker) = shrinker.filter(|one| one.count.is_some() && one.scan.is_some()) else {
-        errno::set(libc::EINVAL);
-        return null_mut();
+        return null(libc::EINVAL);
     };
     let Some(budget) = budget() else { return null_mut() };
     let QuarryShrinker { seeks, batch, object_bytes, .. } = shrinker;
@@ -291,8 +282,7 @@ pub unsafe extern "C" fn quarry_pressure_register(
     context: *mut c_void,
 ) -> *mut QuarryRegistration {
     let Some(tell) = tell else {
-        errno::set(libc::EINVAL);
-        return null_mut();
+        return null(libc::EINVAL);
     };
     let Some(budget) = budget() else { return null_mut() };
     let context = Context(context);
@@ -362,8 +352,7 @@ pub unsafe extern "C" fn quarry_group_limit(
 ) -> c_int {
     let Some(group) = group_of(group) else { return -1 };
     // SAFETY: the caller's promise is passed on.
-    let set = group.set_limits(&unsafe { options_of(limits) });
-    set.map_or_else(|error| refused(error.errno()), |()| 0)
+    answer(group.set_limits(&unsafe { options_of(limits) }))
 }
 
 /// Bytes that are charged to a group; 0 with EINVAL if there is no such group.

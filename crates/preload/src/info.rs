@@ -1,7 +1,6 @@
 //! Functions for queries and tuning: `mallinfo`, `malloc_info`, `malloc_trim` and others.
 
-use crate::libc_malloc;
-use crate::mallinfo::{Mallinfo, Mallinfo2};
+use crate::libc_malloc::{self, Mallinfo, Mallinfo2};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};

@@ -61,11 +61,15 @@ pub(crate) trait Wait {
 }
 
 impl Balancer for () {
-    type Wait = ();
+    type Wait = NoWait;
 }
 
-impl Wait for () {
-    fn new(_size: usize) {}
+pub(crate) struct NoWait;
+
+impl Wait for NoWait {
+    fn new(_size: usize) -> Self {
+        Self
+    }
 
     fn has_balanced(&mut self) -> bool {
         false
