@@ -8,7 +8,6 @@ use quarry::{
     Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, PageSlot,
     RawPage, ReadWrite,
 };
-use quarry_mm::stack::Request;
 use quarry_sys::report::fatal;
 
 /// Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
@@ -173,17 +172,11 @@ type AnyMapping = Mapping<AnyBacking>;
 
 /// Moves a mapping into memory of the heap, and returns its handle.
 fn keep(mapping: Result<AnyMapping, Error>) -> *mut QuarryMapping {
-    let mapping = match mapping {
-        Ok(mapping) => mapping,
-        Err(error) => return null(error.errno()),
-    };
-    let Some(place) = process::alloc(Request::of(size_of::<AnyMapping>())) else {
-        return null(libc::ENOMEM);
-    };
-    let place = place.cast::<AnyMapping>();
-    // SAFETY: the memory has the size, and is ours alone; a mapping is aligned like a pointer.
-    unsafe { place.write(mapping) };
-    place.cast().as_ptr()
+    match mapping.map(process::boxed) {
+        Ok(Some(place)) => place.cast().as_ptr(),
+        Ok(None) => null(libc::ENOMEM),
+        Err(error) => null(error.errno()),
+    }
 }
 
 /// # Safety

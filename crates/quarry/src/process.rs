@@ -7,6 +7,7 @@ use crate::error::{Error, accept};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
+use core::ptr::NonNull;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::slab::Occupancy;
@@ -136,15 +137,6 @@ pub fn is_of_quarry_run() -> bool {
     pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
 }
 
-/// Publishes statistics, and starts the background thread, if allowed, to go on publishing.
-pub(crate) fn show_live() {
-    let _errno = KeepErrno::new();
-    if ensure_ready() == Mode::Ready {
-        background::start_while_allocating();
-        record::publish();
-    }
-}
-
 /// Reads properties of the system that the C library's `malloc` does not read.
 fn ask_the_system() {
     if !is_confined() {
@@ -223,6 +215,14 @@ fn alloc_inside(request: Request) -> Option<Object> {
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     let counted = STACK.watch.alloc_counted(&STACK, size, zeroed);
     counted.or_else(|| STACK.alloc_listed(size, zeroed))
+}
+
+/// Moves a value into memory of the heap, which `free` gives back; `None` if there is no memory.
+pub fn boxed<T>(value: T) -> Option<NonNull<T>> {
+    let place = alloc(Request::of(size_of::<T>()).aligned(align_of::<T>()))?.cast::<T>();
+    // SAFETY: the memory has the size and the alignment of a T, and is ours.
+    unsafe { place.write(value) };
+    Some(place)
 }
 
 /// The fast path of an allocation that is all zero; after `None`, call [`alloc_on_process`].

@@ -3,7 +3,7 @@
 use crate::abi::{Pcache, PcacheMethods2, PcachePage};
 use crate::heap::{init, shutdown};
 use crate::page_cache::{PageCache, Want};
-use quarry::Quarry;
+use quarry::{Quarry, process};
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
@@ -42,14 +42,8 @@ unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut
     let (Ok(page), Ok(extra)) = (usize::try_from(page), usize::try_from(extra)) else {
         return null_mut();
     };
-    let Some(cache) = PageCache::create(page, extra, purgeable != 0) else { return null_mut() };
-    // SAFETY: the size of a cache is not 0.
-    let memory = unsafe { Quarry.alloc(Layout::new::<PageCache>()) }.cast::<PageCache>();
-    if !memory.is_null() {
-        // SAFETY: the memory has the size of a cache, and is only ours.
-        unsafe { memory.write(cache) };
-    }
-    memory.cast()
+    let cache = PageCache::create(page, extra, purgeable != 0).and_then(process::boxed);
+    cache.map_or(null_mut(), |cache| cache.as_ptr().cast())
 }
 
 unsafe extern "C" fn cachesize(handle: *mut Pcache, pages: c_int) {

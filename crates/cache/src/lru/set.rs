@@ -1,9 +1,9 @@
 //! The LRU of a page cache: the lists of all nodes, and the add batch of each CPU.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
+use super::batched::Splice;
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{ListKind, Lists, LruCounters, LruPolicy, Setup, Sizes, Waiting};
-use super::splice::Splice;
 use super::state::State;
 use quarry_mm::frame::{NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};

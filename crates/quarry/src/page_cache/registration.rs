@@ -5,7 +5,6 @@ use crate::instance::{STACK, zones};
 use crate::{background, process};
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
-use quarry_mm::stack::Request;
 use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
@@ -62,12 +61,11 @@ impl Registration {
                 process::free(head.cast());
             }
         }
-        let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
-        let block = process::alloc(request).ok_or(Error::NoMemory)?.cast::<Block<T>>();
-        // SAFETY: the memory has the size and the alignment of a block, and is ours.
+        let head = Head { seal: 0, kind: None, free: free::<T> };
+        let block = process::boxed(Block { head, value }).ok_or(Error::NoMemory)?;
+        // SAFETY: the block is ours.
         let value = unsafe {
-            let seal = seal_of(block.cast());
-            block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });
+            (*block.as_ptr()).head.seal = seal_of(block.cast());
             &raw const (*block.as_ptr()).value
         };
         let kind = register(value);
