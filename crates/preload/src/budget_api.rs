@@ -4,7 +4,7 @@ use crate::heap_api::{answer, null, refused};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
-use quarry::process::{Mode, ensure_ready};
+use quarry::process;
 use quarry::{
     Budget, Count, Error, Group, GroupId, GroupOptions, Pressure, Quarry, Registration, Scanned,
     ShrinkControl, Shrinker, ShrinkerOptions,
@@ -115,12 +115,8 @@ fn code_of(level: Pressure) -> c_int {
 
 /// The budget; on `None`, errno is ENOTSUP or ENOMEM.
 fn budget() -> Option<Budget> {
-    let found = Budget::get();
-    if found.is_none() {
-        let error = if ensure_ready() == Mode::Disabled { libc::ENOTSUP } else { libc::ENOMEM };
-        errno::set(error);
-    }
-    found
+    process::serving().map_err(|error| errno::set(error.errno())).ok()?;
+    Budget::get()
 }
 
 /// Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
@@ -230,10 +226,7 @@ impl Shrinker for OfProgram {
 }
 
 fn handle(registered: Result<Registration, Error>) -> *mut QuarryRegistration {
-    match registered {
-        Ok(registration) => registration.into_raw().cast().as_ptr(),
-        Err(error) => null(error.errno()),
-    }
+    registered.map_or_else(|error| null(error.errno()), |it| it.into_raw().cast().as_ptr())
 }
 
 /// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (a function is

@@ -2,14 +2,12 @@
 //! `quarry.h`.
 
 use core::ffi::{c_char, c_int};
-#[cfg(feature = "full")]
 use core::ptr::null_mut;
 use quarry::Error;
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_sys::errno::{self, KeepErrno};
 
 /// Sets errno, and returns NULL.
-#[cfg(feature = "full")]
 pub(crate) fn null<T>(error: c_int) -> *mut T {
     errno::set(error);
     null_mut()

@@ -5,8 +5,8 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, without_provenance_mut};
 use quarry::process;
 use quarry::{
-    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, PageSlot,
-    RawPage, ReadWrite,
+    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, RawPage,
+    ReadWrite,
 };
 use quarry_sys::report::fatal;
 
@@ -321,11 +321,7 @@ pub unsafe extern "C" fn quarry_page_create(
     index: c_ulong,
 ) -> *mut QuarryPage {
     // SAFETY: the caller's promise is passed on.
-    match unsafe { of(mapping) }.get_or_alloc(index) {
-        Ok(PageSlot::New(page)) => pinned(Ok(page.fill_dirty(|_| {}))),
-        Ok(PageSlot::Found(_)) => null(libc::EBUSY),
-        Err(error) => null(error.errno()),
-    }
+    pinned(unsafe { of(mapping) }.create(index).map(|page| page.fill_dirty(|_| {})))
 }
 
 /// The bytes of a page, which stay in place while it is pinned. If other threads write the page,

@@ -104,11 +104,6 @@ pub(crate) fn ring() {
     futex::wake_all(&BELL);
 }
 
-#[cfg(feature = "page-cache")]
-fn is_allowed() -> bool {
-    ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0
-}
-
 /// Returns whether the thread runs or sleeps, so that it fulfils requests.
 pub(crate) fn is_at_work() -> bool {
     matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP)
@@ -143,7 +138,8 @@ pub(crate) fn forget_thread() {
 /// Starts the thread, if allowed, to run callbacks. The caller is not inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
-    if STATE.load(Ordering::Relaxed) == NONE && is_allowed() {
+    let is_allowed = ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0;
+    if STATE.load(Ordering::Relaxed) == NONE && is_allowed {
         start();
     }
 }
@@ -314,18 +310,14 @@ fn run() -> ! {
 /// Looks once, and does all the work that is then due. A fork waits for at most one step of this.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
-    let step = |state: &mut ReclaimState| {
+    let inside = gate::enter();
+    let mut done = STACK.look(state, coarse_ns(), delay_ns);
+    drop(inside);
+    loop {
         let _inside = gate::enter();
-        STACK.purge(state, true)
-    };
-    let mut done = {
-        let _inside = gate::enter();
-        STACK.look(state, coarse_ns(), delay_ns)
-    };
-    while let Some(bytes) = step(state) {
+        let Some(bytes) = STACK.purge(state, true) else { return done };
         done.bytes += bytes;
     }
-    done
 }
 
 /// Waits half the delay, so memory goes back between half a delay and a delay after its last use.

@@ -21,7 +21,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const MOST_USED: u64 = 256;
 
 enum Found {
-    Evicted(PageNo),
+    Evicted,
     Used,
     Dirty,
     Busy,
@@ -112,11 +112,11 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let Entry::Page(page) = entry else { continue };
             round.done.scanned += 1;
             match self.judge(*page, round, &mut releases) {
-                Found::Evicted(page) => {
-                    tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
+                Found::Evicted => {
+                    tree.replace(*index, Entry::Shadow(self.shadow_of(*page)));
                     round.done.freed += 1;
-                    round.frames += self.frames(page);
-                    releases.push(page);
+                    round.frames += self.frames(*page);
+                    releases.push(*page);
                 }
                 Found::Used => round.used += 1,
                 Found::Dirty => round.done.dirty += 1,
@@ -150,7 +150,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return Found::Busy;
         }
         if state.try_evict() {
-            return Found::Evicted(page);
+            return Found::Evicted;
         }
         if state.unpin() {
             releases.push(page);

@@ -1,11 +1,11 @@
 //! The page cache as the cache of a stack.
 
 use super::balance::pressure;
-use super::caching::{PageCaching, PageCachingOptions, add};
+use super::caching::{Balancing, PageCaching, PageCachingOptions, add};
 use super::evict::evict_for;
 use super::host::CachingStack;
 use crate::lru::{LruPolicy, PageNo};
-use crate::page_cache::EventCounts;
+use crate::page_cache::{EventCounts, PageCache};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, CachedPages, Miss, StackHost, bytes};
 use quarry_sys::broken::Broken;
@@ -15,7 +15,7 @@ use quarry_sys::own_stack;
 impl<P: LruPolicy> CachedPages for PageCaching<P> {
     type Options = PageCachingOptions<P>;
 
-    const NEW: Self = Self::new();
+    const NEW: Self = Self { balancing: Balancing::new(), pages: PageCache::new() };
 
     fn policy(options: &PageCachingOptions<P>) -> &'static str {
         options.lru.policy.name()

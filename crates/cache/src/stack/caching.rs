@@ -28,12 +28,6 @@ pub struct PageCaching<P: LruPolicy = Splice> {
     pub(super) pages: PageCache<P>,
 }
 
-impl<P: LruPolicy> PageCaching<P> {
-    pub(super) const fn new() -> Self {
-        Self { balancing: Balancing::new(), pages: PageCache::new() }
-    }
-}
-
 /// The state of a stack's balance: its participants, and counts of its work. All zero bytes at
 /// first.
 pub(super) struct Balancing {

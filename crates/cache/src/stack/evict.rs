@@ -31,6 +31,8 @@ pub(super) fn evict_for<S: CachingStack>(
     attempt: &mut dyn FnMut() -> bool,
 ) -> bool {
     let mut has_freed = stack.take_in_parts(miss.frames().max(CLUSTER), &|| miss.missing());
+    // A first look at a used page only activates it.
+    let most_fruitless = || (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS);
     let (mut fruitless, mut lost) = (0, 0);
     loop {
         let has_all = miss.collect();
@@ -48,7 +50,7 @@ pub(super) fn evict_for<S: CachingStack>(
         fruitless = if has_freed { 0 } else { fruitless + done.scanned };
         let goes_on = has_freed
             || done.busy > 0 && miss.nap()
-            || done.busy == 0 && done.scanned > 0 && fruitless < most_fruitless(stack, cache);
+            || done.busy == 0 && done.scanned > 0 && fruitless < most_fruitless();
         if !goes_on {
             return false;
         }
@@ -77,11 +79,6 @@ pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
 pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let nodes = StackHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
-}
-
-/// Twice the listed pages, as a first look at a used page only activates it; at most 65,536.
-fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }
 
 fn near<S: CachingStack>(stack: &S) -> NodeId {

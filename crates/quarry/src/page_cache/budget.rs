@@ -53,8 +53,8 @@ impl Default for GroupOptions {
 impl GroupOptions {
     fn limits(&self) -> Result<GroupLimits, Error> {
         accept("the min of a group", self.min, 0..=self.high.min(self.max))?;
-        let [min, high, max, pinned_max] =
-            [self.min, self.high, self.max, self.pinned_max].map(frames);
+        let [min, high, max, pinned_max] = [self.min, self.high, self.max, self.pinned_max]
+            .map(|bytes| limits::frames(bytes as u64));
         Ok(GroupLimits { min, high, max, pinned_max })
     }
 }
@@ -92,10 +92,6 @@ pub struct GroupUse {
     pub reclaims: u64,
 }
 
-fn frames(bytes: usize) -> u32 {
-    u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX)
-}
-
 impl Budget {
     /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
     #[must_use]
@@ -120,7 +116,7 @@ impl Budget {
     pub fn set_marks(self, min: Option<usize>, scale: u32) -> Result<(), Error> {
         accept("the scale of the marks", scale as usize, 1..=3000)?;
         accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;
-        let options = MarkOptions { min: min.map(frames), scale };
+        let options = MarkOptions { min: min.map(|bytes| limits::frames(bytes as u64)), scale };
         zones().budget().set_marks(options);
         Ok(())
     }

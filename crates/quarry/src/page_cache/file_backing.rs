@@ -210,16 +210,14 @@ impl<A: Access> Backing for FileBacking<A> {
         let moved = match within {
             None => self.file.write_at(pages, offset),
             Some(within) => {
-                let moved = self.file.write_at(front, offset);
-                match moved.error {
-                    Some(_) => moved,
-                    None => {
-                        let cut = self.file.write_at(&[&last[..within]], begin);
-                        // Bytes after the end of the file count as written.
-                        let rest = if cut.error.is_none() { last.len() } else { cut.bytes };
-                        Transfer { bytes: moved.bytes + rest, error: cut.error }
-                    }
+                let mut moved = self.file.write_at(front, offset);
+                if moved.error.is_none() {
+                    let cut = self.file.write_at(&[&last[..within]], begin);
+                    // Bytes after the end of the file count as written.
+                    moved.bytes += if cut.error.is_none() { last.len() } else { cut.bytes };
+                    moved.error = cut.error;
                 }
+                moved
             }
         };
         let reached = offset + moved.bytes as u64;
