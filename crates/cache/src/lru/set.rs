@@ -22,7 +22,8 @@ pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 pub struct LruOptions<P = Splice> {
     /// The locking of the lists.
     pub policy: P,
-    /// Pages of a full add batch, at most [`MOST_ADD_BATCH`]. Under `batched` and `splice`, this is also the size of a closed batch on a list.
+    /// Pages of a full add batch, at most [`MOST_ADD_BATCH`]. Under `batched` and `splice`, this is
+    /// also the size of a closed batch on a list.
     pub add_batch: usize,
     /// If true, locks count acquisitions, contention and time; if false, they read no clock.
     pub counts: bool,

@@ -127,8 +127,10 @@ impl StateWord {
             .map_err(State)
     }
 
-    /// Changes the value to what `next` makes of it. Returns the value before; or, if `next` refuses
-    /// it, the current value.
+    /// Changes the value to what `next` makes of it. Returns the value before.
+    ///
+    /// # Errors
+    /// The current value, if `next` refuses it.
     #[inline(always)]
     fn change(&self, next: impl Fn(State) -> Option<u64>) -> Result<State, State> {
         let mut now = self.load();

@@ -116,8 +116,8 @@ pub(super) fn begin() {
     watch_process();
 }
 
-/// Lines of `/proc/self/status`, read without allocating (`fs/proc/array.c`, Linux 6.x). The file describes the main thread,
-/// which stays listed until all other threads have ended.
+/// Lines of `/proc/self/status` (`fs/proc/array.c`, Linux 6.x), read without allocating. The file
+/// describes the main thread, which stays listed until all other threads have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Status {
     /// The main thread has ended by `pthread_exit`.

@@ -1,8 +1,9 @@
 //! A profile of the whole life of a process (`QUARRY_PROFILE`). It shows memory in use at the exit
 //! as leaked, although the program may have left its release to the system on purpose.
 
+use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
-use super::{DEFAULT_MEAN_BYTES, begin, is_of_this_process, stop};
+use super::switch::{begin, is_of_this_process, stop};
 use crate::error::{Error, OsError};
 use crate::file_name::{FileName, open_regular};
 use core::ffi::CStr;

@@ -14,7 +14,7 @@
 //!
 //! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 
-use super::{begin, stop};
+use super::switch::{begin, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
 

@@ -158,8 +158,8 @@ pub(super) fn wake_for_writeback() -> bool {
 impl Balancer for PageCaching {
     type Wait = BalanceWait;
 
-    /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
-    /// below its low mark or lacks room for a request that waits. O(1); one load without either.
+    /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget
+    /// is below its low mark or lacks room for a request that waits. O(1); one load without either.
     #[inline]
     fn is_due() -> bool {
         let budget = zones().budget();
