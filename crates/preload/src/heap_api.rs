@@ -3,8 +3,8 @@
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
-use quarry::Error;
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
+use quarry::{Error, Quarry};
 use quarry_sys::errno::{self, KeepErrno};
 
 /// Sets errno, and returns NULL.
@@ -54,5 +54,5 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();
-    process::limit().unwrap_or(usize::MAX)
+    Quarry::limit().unwrap_or(usize::MAX)
 }
