@@ -1,9 +1,10 @@
 //! The budget, for C. The documentation in this file also becomes that of `quarry.h`.
 
+use crate::heap_api::{answer, null, refused};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
-use quarry::process::{Mode, ensure_ready};
+use quarry::process;
 use quarry::{
     Budget, Count, Error, Group, GroupId, GroupOptions, Pressure, Quarry, Registration, Scanned,
     ShrinkControl, Shrinker, ShrinkerOptions,
@@ -114,17 +115,8 @@ fn code_of(level: Pressure) -> c_int {
 
 /// The budget; on `None`, errno is ENOTSUP or ENOMEM.
 fn budget() -> Option<Budget> {
-    let found = Budget::get();
-    if found.is_none() {
-        let error = if ensure_ready() == Mode::Disabled { libc::ENOTSUP } else { libc::ENOMEM };
-        errno::set(error);
-    }
-    found
-}
-
-fn refused(error: c_int) -> c_int {
-    errno::set(error);
-    -1
+    process::serving().map_err(|error| errno::set(error.errno())).ok()?;
+    Budget::get()
 }
 
 /// Writes the figures of the budget to the first `bytes` bytes of `out`: programs with an older
@@ -174,8 +166,7 @@ fn figures(budget: Budget) -> QuarryBudget {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
     let Some(budget) = budget() else { return -1 };
-    let set = budget.set_marks((min != usize::MAX).then_some(min), scale);
-    set.map_or_else(|error| refused(error.errno()), |()| 0)
+    answer(budget.set_marks((min != usize::MAX).then_some(min), scale))
 }
 
 /// Waits until use is within the limit of quarry_set_limit, for at most this many milliseconds.
@@ -235,13 +226,7 @@ impl Shrinker for OfProgram {
 }
 
 fn handle(registered: Result<Registration, Error>) -> *mut QuarryRegistration {
-    match registered {
-        Ok(registration) => registration.into_raw().cast().as_ptr(),
-        Err(error) => {
-            errno::set(error.errno());
-            null_mut()
-        }
-    }
+    registered.map_or_else(|error| null(error.errno()), |it| it.into_raw().cast().as_ptr())
 }
 
 /// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (a function is
@@ -257,8 +242,7 @@ pub unsafe extern "C" fn quarry_shrinker_register(
     // SAFETY: NULL, or a shrinker (caller's promise).
     let shrinker = unsafe { shrinker.as_ref() };
     let Some(&shrinker) = shrinker.filter(|one| one.count.is_some() && one.scan.is_some()) else {
-        errno::set(libc::EINVAL);
-        return null_mut();
+        return null(libc::EINVAL);
     };
     let Some(budget) = budget() else { return null_mut() };
     let QuarryShrinker { seeks, batch, object_bytes, .. } = shrinker;
@@ -291,8 +275,7 @@ pub unsafe extern "C" fn quarry_pressure_register(
     context: *mut c_void,
 ) -> *mut QuarryRegistration {
     let Some(tell) = tell else {
-        errno::set(libc::EINVAL);
-        return null_mut();
+        return null(libc::EINVAL);
     };
     let Some(budget) = budget() else { return null_mut() };
     let context = Context(context);
@@ -362,8 +345,7 @@ pub unsafe extern "C" fn quarry_group_limit(
 ) -> c_int {
     let Some(group) = group_of(group) else { return -1 };
     // SAFETY: the caller's promise is passed on.
-    let set = group.set_limits(&unsafe { options_of(limits) });
-    set.map_or_else(|error| refused(error.errno()), |()| 0)
+    answer(group.set_limits(&unsafe { options_of(limits) }))
 }
 
 /// Bytes that are charged to a group; 0 with EINVAL if there is no such group.

@@ -1,5 +1,6 @@
 //! Caches of objects, and pages, for C. The documentation here also becomes that of `quarry.h`.
 
+use crate::heap_api::null;
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
@@ -39,11 +40,6 @@ pub struct QuarryReserve {
 
 /// The largest order of blocks: 2 MiB.
 const MOST_ORDER: c_uint = 9;
-
-fn null<T>(error: c_int) -> *mut T {
-    errno::set(error);
-    null_mut()
-}
 
 /// The cache with this handle; on `None`, there is none, and errno is EINVAL.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {

@@ -2,8 +2,27 @@
 //! `quarry.h`.
 
 use core::ffi::{c_char, c_int};
+use core::ptr::null_mut;
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
+use quarry::{Error, Quarry};
 use quarry_sys::errno::{self, KeepErrno};
+
+/// Sets errno, and returns NULL.
+pub(crate) fn null<T>(error: c_int) -> *mut T {
+    errno::set(error);
+    null_mut()
+}
+
+/// Sets errno, and returns -1.
+pub(crate) fn refused(error: c_int) -> c_int {
+    errno::set(error);
+    -1
+}
+
+/// 0, or -1 with the errno of the error.
+pub(crate) fn answer(result: Result<(), Error>) -> c_int {
+    result.map_or_else(|error| refused(error.errno()), |()| 0)
+}
 
 /// The version of the loaded library, such as "0.1.0". Never NULL.
 #[unsafe(no_mangle)]
@@ -26,9 +45,7 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
 /// 0, or -1 with EINVAL below 4 KiB, ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
-    let Err(error) = process::set_limit(bytes) else { return 0 };
-    errno::set(error.errno());
-    -1
+    answer(process::set_limit(bytes))
 }
 
 /// Maximum number of bytes that the heap may hold now: the lower of the limit of quarry_set_limit
@@ -37,5 +54,5 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_limit() -> usize {
     let _errno = KeepErrno::new();
-    process::limit().unwrap_or(usize::MAX)
+    Quarry::limit().unwrap_or(usize::MAX)
 }

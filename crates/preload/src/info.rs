@@ -1,9 +1,9 @@
 //! Functions for queries and tuning: `mallinfo`, `malloc_info`, `malloc_trim` and others.
 
-use crate::libc_malloc;
-use crate::mallinfo::{Mallinfo, Mallinfo2};
+use crate::libc_malloc::{self, Mallinfo, Mallinfo2};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
+use quarry::Quarry;
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
@@ -58,7 +58,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
     match ensure_ready() {
-        Mode::Ready => c_int::from(process::trim() > 0),
+        Mode::Ready => c_int::from(Quarry::trim() > 0),
         // SAFETY: malloc_trim has no preconditions.
         Mode::Disabled => unsafe { libc_malloc::malloc_trim(pad) },
         Mode::Unavailable => 0,

@@ -8,18 +8,16 @@
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so the
 //! library is empty there: the tests use the shared object of the release profile.
-#![cfg_attr(panic = "abort", no_std)]
-#![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
+#![cfg(panic = "abort")]
+#![no_std]
+#![expect(unreachable_pub, reason = "exported to C by their names")]
 
-#[cfg(all(panic = "abort", feature = "full"))]
+#[cfg(feature = "full")]
 mod budget_api;
-#[cfg(all(panic = "abort", feature = "full"))]
+#[cfg(feature = "full")]
 mod cache_api;
-#[cfg(panic = "abort")]
 mod cxx;
-#[cfg(panic = "abort")]
 mod dlopen;
-#[cfg(panic = "abort")]
 #[cfg_attr(
     all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq))),
     path = "fast_path/sequence.rs"
@@ -29,25 +27,15 @@ mod dlopen;
     path = "fast_path/portable.rs"
 )]
 mod fast_path;
-#[cfg(panic = "abort")]
 mod front;
-#[cfg(panic = "abort")]
 mod heap_api;
-#[cfg(panic = "abort")]
 mod info;
-#[cfg(panic = "abort")]
 mod libc_malloc;
-#[cfg(panic = "abort")]
-mod mallinfo;
-#[cfg(panic = "abort")]
 mod malloc;
-#[cfg(all(panic = "abort", feature = "full"))]
+#[cfg(feature = "full")]
 mod occupancy_api;
-#[cfg(all(panic = "abort", feature = "full"))]
+#[cfg(feature = "full")]
 mod page_cache_api;
-#[cfg(panic = "abort")]
 mod profile_api;
-#[cfg(panic = "abort")]
 mod runtime;
-#[cfg(panic = "abort")]
 mod start;

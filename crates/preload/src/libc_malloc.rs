@@ -1,6 +1,5 @@
 //! The C library's allocator, for `QUARRY_DISABLE=1`: the definitions after ours in search order.
 
-use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute_copy;
 use quarry_sys::primitive::{AtomicPtr, Ordering};
@@ -72,6 +71,26 @@ impl Next {
         })
     }
 }
+
+/// The fields of `struct mallinfo2` of glibc 2.33, and of `struct mallinfo`, which has `int`s.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct MallinfoOf<T> {
+    pub(crate) arena: T,
+    pub(crate) ordblks: T,
+    pub(crate) smblks: T,
+    pub(crate) hblks: T,
+    pub(crate) hblkhd: T,
+    pub(crate) usmblks: T,
+    pub(crate) fsmblks: T,
+    pub(crate) uordblks: T,
+    pub(crate) fordblks: T,
+    pub(crate) keepcost: T,
+}
+
+pub(crate) type Mallinfo2 = MallinfoOf<usize>;
+/// Its fields are too narrow for some values: then they saturate.
+pub(crate) type Mallinfo = MallinfoOf<c_int>;
 
 macro_rules! forward {
     ($($name:ident / $symbol:literal ($($argument:ident : $type:ty),*) $(-> $result:ty)?;)*) => {

@@ -1,12 +1,13 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the behaviour of glibc 2.36.
 
 use crate::fast_path::{free_within, malloc_within};
+use crate::heap_api::null;
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_mm::heap::LARGEST_REQUEST;
 use quarry_mm::stack::{Entry, Request};
-use quarry_sys::errno::{self, KeepErrno};
+use quarry_sys::errno::KeepErrno;
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
@@ -15,8 +16,7 @@ fn raw(object: Option<Object>) -> *mut c_void {
 
 #[cold]
 fn out_of_memory() -> *mut c_void {
-    errno::set(libc::ENOMEM);
-    core::ptr::null_mut()
+    null(libc::ENOMEM)
 }
 
 /// Returns Quarry's object, or calls `forward` if the C library serves the process.
@@ -213,10 +213,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
         Some(align) => aligned(align, size),
-        None => {
-            errno::set(libc::EINVAL);
-            core::ptr::null_mut()
-        }
+        None => null(libc::EINVAL),
     }
 }
 
@@ -226,8 +223,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if align.is_power_of_two() {
         return aligned(align, size);
     }
-    errno::set(libc::EINVAL);
-    core::ptr::null_mut()
+    null(libc::EINVAL)
 }
 
 /// `posix_memalign`: returns the error; keeps `*out` on failure, and always keeps `errno`.

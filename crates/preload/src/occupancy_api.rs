@@ -3,7 +3,7 @@
 
 use crate::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
-use quarry::process;
+use quarry::{Quarry, process};
 use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::report::warn;
@@ -15,7 +15,7 @@ use quarry_sys::report::warn;
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
     let _errno = KeepErrno::new();
-    match process::validate() {
+    match Quarry::validate() {
         Ok(()) => 0,
         Err(broken) => {
             warn(format_args!("broken invariant: {broken}"));
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn quarry_occupancy(
     for number in 0..count {
         // SAFETY: there are `count` pointers (caller's promise).
         let pointer = unsafe { *pointers.add(number) };
-        let told = process::occupancy(pointer.cast()).unwrap_or_default();
+        let told = Quarry::occupancy(pointer.cast()).unwrap_or_default();
         let occupancy = QuarryOccupancy {
             live: told.live,
             total: told.total,

@@ -1,14 +1,13 @@
 //! The page cache, for C. The documentation in this file also becomes that of `quarry.h`.
 
+use crate::heap_api::{answer, null, refused};
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-use core::ptr::{NonNull, null_mut, without_provenance_mut};
+use core::ptr::{NonNull, without_provenance_mut};
 use quarry::process;
 use quarry::{
-    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, PageSlot,
-    RawPage, ReadWrite,
+    Backing, Error, FileBacking, Invalidate, Mapping, OsError, PageCache, PageRef, RawPage,
+    ReadWrite,
 };
-use quarry_mm::stack::Request;
-use quarry_sys::errno;
 use quarry_sys::report::fatal;
 
 /// Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
@@ -171,34 +170,13 @@ impl Backing for AnyBacking {
 
 type AnyMapping = Mapping<AnyBacking>;
 
-fn null<T>(error: c_int) -> *mut T {
-    errno::set(error);
-    null_mut()
-}
-
-fn answer(result: Result<(), Error>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(error) => {
-            errno::set(error.errno());
-            -1
-        }
-    }
-}
-
 /// Moves a mapping into memory of the heap, and returns its handle.
 fn keep(mapping: Result<AnyMapping, Error>) -> *mut QuarryMapping {
-    let mapping = match mapping {
-        Ok(mapping) => mapping,
-        Err(error) => return null(error.errno()),
-    };
-    let Some(place) = process::alloc(Request::of(size_of::<AnyMapping>())) else {
-        return null(libc::ENOMEM);
-    };
-    let place = place.cast::<AnyMapping>();
-    // SAFETY: the memory has the size, and is ours alone; a mapping is aligned like a pointer.
-    unsafe { place.write(mapping) };
-    place.cast().as_ptr()
+    match mapping.map(process::boxed) {
+        Ok(Some(place)) => place.cast().as_ptr(),
+        Ok(None) => null(libc::ENOMEM),
+        Err(error) => null(error.errno()),
+    }
 }
 
 /// # Safety
@@ -343,11 +321,7 @@ pub unsafe extern "C" fn quarry_page_create(
     index: c_ulong,
 ) -> *mut QuarryPage {
     // SAFETY: the caller's promise is passed on.
-    match unsafe { of(mapping) }.get_or_alloc(index) {
-        Ok(PageSlot::New(page)) => pinned(Ok(page.fill_dirty(|_| {}))),
-        Ok(PageSlot::Found(_)) => null(libc::EBUSY),
-        Err(error) => null(error.errno()),
-    }
+    pinned(unsafe { of(mapping) }.create(index).map(|page| page.fill_dirty(|_| {})))
 }
 
 /// The bytes of a page, which stay in place while it is pinned. If other threads write the page,
@@ -394,8 +368,7 @@ pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) 
     if unsafe { raw("quarry_page_lock", page).latch(is_exclusive, waits) } {
         return 0;
     }
-    errno::set(libc::EBUSY);
-    -1
+    refused(libc::EBUSY)
 }
 
 /// Unlocks a page, with the flags with which it was locked. Prints a line and aborts if no thread

@@ -1,22 +1,16 @@
 //! The heap profile, for C. The documentation in this file also becomes that of `quarry.h`.
 
+use crate::heap_api::answer;
 use core::ffi::c_int;
-use quarry::Error;
 use quarry::profile::{self, DEFAULT_MEAN_BYTES};
-use quarry_sys::errno::{self, KeepErrno};
-
-fn result(result: Result<(), Error>) -> c_int {
-    let Err(error) = result else { return 0 };
-    errno::set(error.errno());
-    -1
-}
+use quarry_sys::errno::KeepErrno;
 
 /// Starts a heap profile with about one sample in mean_bytes; 0 stands for 512 KiB. Clears the
 /// counts of the previous profile. Returns 0, or -1 with ENOTSUP if QUARRY_DISABLE=1, EALREADY if a
 /// profile is on, EBUSY if another thread is switching it, or the error of the system.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_profile_start(mean_bytes: usize) -> c_int {
-    result(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
+    answer(profile::start(if mean_bytes == 0 { DEFAULT_MEAN_BYTES } else { mean_bytes }))
 }
 
 /// Stops the heap profile. Its counts can still be written to a file.
@@ -34,5 +28,5 @@ pub extern "C" fn quarry_profile_write(fd: c_int) -> c_int {
         let _errno = KeepErrno::new();
         profile::write_to_descriptor(fd)
     };
-    result(written)
+    answer(written)
 }

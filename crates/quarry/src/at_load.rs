@@ -1,7 +1,9 @@
 //! The constructor that runs when the program or shared object with Quarry is loaded.
 
+use crate::process::{Mode, ensure_ready};
 use crate::settings::settings;
-use crate::{process, record, signal, statistics};
+use crate::{background, record, signal, statistics};
+use quarry_sys::errno::KeepErrno;
 
 /// Keeps the shared object that contains Quarry loaded for ever: handlers of `fork`, the background
 /// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
@@ -18,10 +20,19 @@ extern "C" fn at_load() {
         signal::install(number);
     }
     if record::wants_thread() {
-        process::show_live();
+        show_live();
     }
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
+
+/// Publishes statistics, and starts the background thread, if allowed, to go on publishing.
+fn show_live() {
+    let _errno = KeepErrno::new();
+    if ensure_ready() == Mode::Ready {
+        background::start_while_allocating();
+        record::publish();
+    }
+}

@@ -34,19 +34,14 @@
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
-mod bell;
 mod privileges;
-mod status;
 mod thread;
 
-#[cfg(feature = "page-cache")]
-pub(crate) use bell::{has_thread, is_at_work, ring};
 pub(crate) use thread::find_least_stack;
 
 use crate::balancer::{Balancer, Cache};
 use crate::instance::{STACK, zones};
 use crate::{gate, limits, record};
-use bell::{ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, moves};
 use core::ffi::c_void;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost, Watch};
@@ -56,7 +51,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex, task};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// The thread starts when this many bytes can be given back, in a process with one thread.
@@ -74,6 +69,16 @@ const TRIM_WAIT_MS: i64 = 200;
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
+const NONE: u32 = 0;
+const STARTING: u32 = 1;
+const RUNNING: u32 = 2;
+const ASLEEP: u32 = 3;
+
+static STATE: AtomicU32 = AtomicU32::new(NONE);
+static ALLOWED: AtomicBool = AtomicBool::new(true);
+static DELAY_MS: AtomicI64 = AtomicI64::new(500);
+static BELL: AtomicU32 = AtomicU32::new(0);
+
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
@@ -89,6 +94,26 @@ struct Inline {
 
 static INLINE: CountedLock<Inline> =
     CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
+
+fn moves(from: u32, to: u32) -> bool {
+    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+pub(crate) fn ring() {
+    BELL.fetch_add(1, Ordering::AcqRel);
+    futex::wake_all(&BELL);
+}
+
+/// Returns whether the thread runs or sleeps, so that it fulfils requests.
+pub(crate) fn is_at_work() -> bool {
+    matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP)
+}
+
+/// Returns whether the thread exists, or is being started.
+#[cfg(feature = "page-cache")]
+pub(crate) fn has_thread() -> bool {
+    STATE.load(Ordering::Acquire) != NONE
+}
 
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     visit("background->inline", &INLINE);
@@ -113,7 +138,8 @@ pub(crate) fn forget_thread() {
 /// Starts the thread, if allowed, to run callbacks. The caller is not inside `malloc` or `free`.
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
-    if STATE.load(Ordering::Relaxed) == NONE && bell::is_allowed() {
+    let is_allowed = ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0;
+    if STATE.load(Ordering::Relaxed) == NONE && is_allowed {
         start();
     }
 }
@@ -132,7 +158,7 @@ pub(crate) fn wake_reclaimer() {
     match STATE.load(Ordering::Relaxed) {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
-        ASLEEP if moves(ASLEEP, RUNNING) => bell::ring(),
+        ASLEEP if moves(ASLEEP, RUNNING) => ring(),
         _ => {}
     }
 }
@@ -238,11 +264,11 @@ pub(crate) fn empty_slots_at_limit() -> bool {
 
 /// Requests empty slots and waits; returns whether the request was fulfilled in time.
 fn wish(wait_ms: i64) -> bool {
-    if !bell::is_at_work() {
+    if !is_at_work() {
         return false;
     }
     let mine = WISHES.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-    bell::ring();
+    ring();
     let end = coarse_ns() + wait_ms as u64 * NS_PER_MS;
     loop {
         let fulfilled = FULFILLED.load(Ordering::Acquire);
@@ -284,18 +310,14 @@ fn run() -> ! {
 /// Looks once, and does all the work that is then due. A fork waits for at most one step of this.
 fn reclaim(state: &mut ReclaimState, delay_ms: i64) -> Reclaimed {
     let delay_ns = delay_ms.max(0) as u64 * NS_PER_MS;
-    let step = |state: &mut ReclaimState| {
+    let inside = gate::enter();
+    let mut done = STACK.look(state, coarse_ns(), delay_ns);
+    drop(inside);
+    loop {
         let _inside = gate::enter();
-        STACK.purge(state, true)
-    };
-    let mut done = {
-        let _inside = gate::enter();
-        STACK.look(state, coarse_ns(), delay_ns)
-    };
-    while let Some(bytes) = step(state) {
+        let Some(bytes) = STACK.purge(state, true) else { return done };
         done.bytes += bytes;
     }
-    done
 }
 
 /// Waits half the delay, so memory goes back between half a delay and a delay after its last use.

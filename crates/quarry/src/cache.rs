@@ -156,6 +156,41 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
+/// Gives the owner of an object of a cache the use of its value, as a `Box` does.
+macro_rules! like_a_box {
+    ($name:ident) => {
+        // SAFETY: this owns its value, like Box; the cache takes objects from any thread.
+        unsafe impl<T: Send> Send for $name<'_, T> {}
+        // SAFETY: a shared reference gives only shared references to the value.
+        unsafe impl<T: Sync> Sync for $name<'_, T> {}
+
+        impl<T> Deref for $name<'_, T> {
+            type Target = T;
+
+            #[inline]
+            fn deref(&self) -> &T {
+                // SAFETY: the place holds a value until this is dropped.
+                unsafe { self.place.as_ref() }
+            }
+        }
+
+        impl<T> DerefMut for $name<'_, T> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut T {
+                // SAFETY: the place holds a value until this is dropped; the borrow is unique.
+                unsafe { self.place.as_mut() }
+            }
+        }
+
+        impl<T: fmt::Debug> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&**self, out)
+            }
+        }
+    };
+}
+pub(crate) use like_a_box;
+
 /// A value in an object of a [`Cache`]. Dropping this gives the object back to the cache.
 pub struct CacheBox<'a, T> {
     place: NonNull<T>,
@@ -163,10 +198,7 @@ pub struct CacheBox<'a, T> {
     cache: PhantomData<(&'a Cache<T>, T)>,
 }
 
-// SAFETY: the box owns its value, like Box; the cache takes objects from any thread.
-unsafe impl<T: Send> Send for CacheBox<'_, T> {}
-// SAFETY: a shared box gives only shared references to its value.
-unsafe impl<T: Sync> Sync for CacheBox<'_, T> {}
+like_a_box!(CacheBox);
 
 impl<T> CacheBox<'_, T> {
     /// Moves the value out, and gives the object back.
@@ -179,24 +211,6 @@ impl<T> CacheBox<'_, T> {
             this.raw.free(this.place.cast());
             value
         }
-    }
-}
-
-impl<T> Deref for CacheBox<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the place holds a value until the box is dropped.
-        unsafe { self.place.as_ref() }
-    }
-}
-
-impl<T> DerefMut for CacheBox<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the place holds a value until the box is dropped; the borrow is unique.
-        unsafe { self.place.as_mut() }
     }
 }
 
@@ -215,12 +229,6 @@ impl<T> Drop for CacheBox<'_, T> {
         let _object = Object(self.raw, self.place.cast());
         // SAFETY: the place holds a value, which no other code uses any more.
         unsafe { self.place.drop_in_place() };
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, out)
     }
 }
 

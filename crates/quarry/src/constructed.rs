@@ -1,6 +1,6 @@
 //! Caches of values that are constructed once and reused.
 
-use crate::cache::{destroy_or_report, params_of};
+use crate::cache::{destroy_or_report, like_a_box, params_of};
 use crate::error::Error;
 use crate::raw_cache::RawCache;
 use core::ffi::c_void;
@@ -118,39 +118,12 @@ pub struct CacheGuard<'a, T> {
     cache: PhantomData<(&'a ConstructedCache<T>, T)>,
 }
 
-// SAFETY: the guard owns its value, like Box; the cache takes objects from any thread.
-unsafe impl<T: Send> Send for CacheGuard<'_, T> {}
-// SAFETY: a shared guard gives only shared references to its value.
-unsafe impl<T: Sync> Sync for CacheGuard<'_, T> {}
-
-impl<T> Deref for CacheGuard<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the constructor has made a value there, and safe code can only replace it.
-        unsafe { self.place.as_ref() }
-    }
-}
-
-impl<T> DerefMut for CacheGuard<'_, T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the place holds a value (see `deref`), and the guard is borrowed uniquely.
-        unsafe { self.place.as_mut() }
-    }
-}
+like_a_box!(CacheGuard);
 
 impl<T> Drop for CacheGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the object came from this cache, and its value stays in it.
         unsafe { self.raw.free(self.place.cast()) };
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for CacheGuard<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, out)
     }
 }

@@ -17,13 +17,10 @@ use quarry_watch::{Checks, WithChecks};
 
 /// The index, in the table of slab policies, of the compiled-in policy. `QUARRY_BUILD_SLAB` selects
 /// it in a build with the feature `eras`; otherwise it is the default.
-#[cfg(feature = "eras")]
 const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
+    #[cfg(feature = "eras")]
     Some(name) => quarry_eras::slab::line_of(name),
-    None => 0,
-};
-#[cfg(not(feature = "eras"))]
-const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
+    #[cfg(not(feature = "eras"))]
     Some(_) => panic!("QUARRY_BUILD_SLAB needs the feature `eras`"),
     None => 0,
 };

@@ -29,7 +29,7 @@
 
 // Each file uses only files above it; `system` stands alone.
 //
-//     error, instance, variables
+//     error, instance
 //     gate, file_name
 //     balancer, written
 //     limits, heap_profile, statistics
@@ -82,7 +82,6 @@ mod settings;
 mod signal;
 mod statistics;
 mod system;
-mod variables;
 mod watcher;
 mod written;
 
@@ -90,6 +89,7 @@ pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
 pub use error::{Error, OsError};
+use instance::{STACK, is_ready, zones};
 #[cfg(feature = "page-cache")]
 pub use page_cache::{
     Access, Backing, Budget, Effort, FileBacking, Flusher, Group, GroupOptions, GroupUse,
@@ -145,6 +145,7 @@ pub use quarry_mm::stack::{
 pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 pub use quarry_sys::lock::LockStats;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::Object;
 pub use raw_cache::RawCache;
 pub use raw_reserve::RawReserve;
@@ -174,7 +175,7 @@ impl Quarry {
     /// Returns whether `address` lies in memory that Quarry manages. O(1).
     #[must_use]
     pub fn owns(address: *const u8) -> bool {
-        process::owns(address)
+        is_ready() && zones().arena().pfn(address).is_some()
     }
 
     /// Sets the maximum number of bytes that the heap may hold, rounded down to 4 KiB, in place of
@@ -203,7 +204,7 @@ impl Quarry {
     /// `None` if there is no limit. O(1).
     #[must_use]
     pub fn limit() -> Option<usize> {
-        process::limit()
+        (process::ensure_ready() == Mode::Ready).then(limits::effective)?
     }
 
     /// Returns how full the slab of an object is, which shows whether moving the object would free
@@ -249,7 +250,8 @@ impl Quarry {
     /// ```
     #[must_use]
     pub fn occupancy(address: *const u8) -> Option<Occupancy> {
-        process::occupancy(address)
+        let _inside = gate::enter();
+        STACK.occupancy(address.cast_mut())
     }
 
     /// Takes memory for an object that moves out of a sparse slab: from the fullest slab with a
@@ -279,7 +281,12 @@ impl Quarry {
     /// Gives free memory back to the operating system; returns how many bytes it has given back.
     #[must_use]
     pub fn trim() -> usize {
-        process::trim()
+        if !is_ready() {
+            return 0;
+        }
+        background::empty_slots();
+        let _inside = gate::enter();
+        own_stack::run(|| STACK.trim())
     }
 
     /// Checks every invariant of the heap, for tests of programs and for error reports. Threads on
@@ -288,7 +295,10 @@ impl Quarry {
     /// # Errors
     /// The first equation that does not hold.
     pub fn validate() -> Result<(), Broken> {
-        process::validate()
+        if !is_ready() {
+            return Ok(());
+        }
+        gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
     }
 
     /// The counts of the heap and its memory. `None` if the C library serves, or before the first
@@ -333,7 +343,7 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller gives up what `alloc` gave it.
         unsafe {
-            if !process::STACK.fast.free(pointer) {
+            if !STACK.fast.free(pointer) {
                 free_refused(pointer);
             }
         }

@@ -217,7 +217,7 @@ fn set_group(frames: u32) {
     apply();
 }
 
-fn frames(bytes: u64) -> u32 {
+pub(crate) fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 

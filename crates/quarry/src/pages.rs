@@ -76,7 +76,7 @@ pub unsafe fn free_pages(pages: NonNull<u8>, order: u8) {
 /// An `atomic` request reclaims nothing and makes no system call. It takes free blocks, also from
 /// the reserve of the zones: three fifths of their min mark, and for orders above 0 the pageblocks
 /// reserved for high-order atomic requests. It fails if the heap would have to grow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PagePool {
     /// Pages of 4 KiB in use.
     in_use: AtomicUsize,
@@ -168,12 +168,6 @@ impl PagePool {
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.in_use.load(Relaxed)
-    }
-}
-
-impl Default for PagePool {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -4,16 +4,15 @@
 
 use crate::balancer::{Balancer, Cache, Wait};
 use crate::error::{Error, accept};
-use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
+use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
+use core::ptr::NonNull;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
-use quarry_mm::slab::Occupancy;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{CachedPages, HeapUse, MIN_ALIGN, Request, StackHost, StackStats, Watch};
-use quarry_sys::broken::Broken;
 use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -55,12 +54,6 @@ pub fn set_limit(bytes: usize) -> Result<(), Error> {
     limits::set_own(bytes);
     Cache::want_now();
     Ok(())
-}
-
-/// Maximum number of bytes that the heap may hold now; `None` if there is no limit.
-#[must_use]
-pub fn limit() -> Option<usize> {
-    (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
 /// Returns whether `dlopen` may leave `RTLD_DEEPBIND` set: if the C library serves anyway, or with
@@ -134,15 +127,6 @@ pub fn is_of_quarry_run() -> bool {
     // Only a process with the variable calls `getpid`.
     // SAFETY: getpid has no preconditions.
     pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
-}
-
-/// Publishes statistics, and starts the background thread, if allowed, to go on publishing.
-pub(crate) fn show_live() {
-    let _errno = KeepErrno::new();
-    if ensure_ready() == Mode::Ready {
-        background::start_while_allocating();
-        record::publish();
-    }
 }
 
 /// Reads properties of the system that the C library's `malloc` does not read.
@@ -229,6 +213,14 @@ fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
     counted.or_else(|| STACK.alloc_listed(size, zeroed))
 }
 
+/// Moves a value into memory of the heap, which `free` gives back; `None` if there is no memory.
+pub fn boxed<T>(value: T) -> Option<NonNull<T>> {
+    let place = alloc(Request::of(size_of::<T>()).aligned(align_of::<T>()))?.cast::<T>();
+    // SAFETY: the memory has the size and the alignment of a T, and is ours.
+    unsafe { place.write(value) };
+    Some(place)
+}
+
 /// The fast path of an allocation that is all zero; after `None`, call [`alloc_on_process`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
@@ -299,13 +291,6 @@ pub fn usable_size(object: Object) -> usize {
     STACK.usable_size(object)
 }
 
-/// Same as [`Stack::occupancy`].
-#[must_use]
-pub fn occupancy(address: *const u8) -> Option<Occupancy> {
-    let _inside = gate::enter();
-    STACK.occupancy(address.cast_mut())
-}
-
 /// Same as [`Stack::alloc_dense`]; after `None`, call [`alloc`].
 pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
     on_instance(size, || STACK.alloc_dense(size, align))?
@@ -318,23 +303,6 @@ pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
 pub unsafe fn free_dense(address: *mut u8) -> bool {
     // SAFETY: the caller's promise is passed on.
     is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
-}
-
-/// Returns whether an address lies in the part of the window used so far. O(1).
-#[inline]
-#[must_use]
-pub fn owns(address: *const u8) -> bool {
-    is_ready() && zones().arena().pfn(address).is_some()
-}
-
-/// Gives free memory back to the operating system; returns how many bytes it has given back.
-pub fn trim() -> usize {
-    if !is_ready() {
-        return 0;
-    }
-    background::empty_slots();
-    let _inside = gate::enter();
-    own_stack::run(|| STACK.trim())
 }
 
 /// Same as [`Stack::stats`]; `None` if the instance has not been built.
@@ -360,17 +328,6 @@ pub fn stats() -> Option<StackStats> {
 #[must_use]
 pub fn heap_use() -> HeapUse {
     own_stack::run(|| counts().unwrap_or_default().heap)
-}
-
-/// Same as [`Stack::validate`], if the instance has been built. Threads on slow paths wait.
-///
-/// # Errors
-/// Same as [`Stack::validate`].
-pub fn validate() -> Result<(), Broken> {
-    if !is_ready() {
-        return Ok(());
-    }
-    gate::with_all_outside(|| own_stack::run(|| STACK.validate()))
 }
 
 /// Runs `request` of `size` bytes if the instance serves, and repeats it if that may help.

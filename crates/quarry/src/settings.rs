@@ -1,14 +1,14 @@
-//! The settings of `QUARRY_*` variables, read without allocating.
+//! The settings of `QUARRY_*` variables, read without allocating, even before the C library has
+//! started.
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
 //! allocation. The settings of the stack are read when the stack is built. That reading prints a
 //! line for each name or value that is not accepted, and such a setting changes nothing.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
-use crate::variables::{each_entry, is_privileged};
 use crate::{heap_profile, statistics};
 use core::cell::UnsafeCell;
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use quarry_mm::heap::options::{
     CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks,
@@ -17,6 +17,7 @@ use quarry_mm::heap::options::{
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
+use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
@@ -78,6 +79,44 @@ const UNREAD: u32 = 0;
 const READING: u32 = 1;
 const READ: u32 = 2;
 static STATE: AtomicU32 = AtomicU32::new(UNREAD);
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Calls `visit` for each entry of the environment; for none if the program is setuid or the like.
+fn each_entry(mut visit: impl FnMut(&[u8])) {
+    if is_privileged() {
+        return;
+    }
+    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
+    // thread changes it while the first allocation is under way.
+    unsafe {
+        let mut entry = environ;
+        if entry.is_null() {
+            return each_of_file(&mut visit);
+        }
+        while !(*entry).is_null() {
+            visit(CStr::from_ptr(*entry).to_bytes());
+            entry = entry.add(1);
+        }
+    }
+}
+
+/// [`each_entry`] before libc has started, for allocations by the loader or a `.preinit_array`.
+#[cold]
+#[inline(never)]
+fn each_of_file(visit: &mut dyn FnMut(&[u8])) {
+    let _ = find_piece(c"/proc/self/environ", 0, |entry| {
+        visit(entry);
+        None::<()>
+    });
+}
+
+fn is_privileged() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
 
 /// Confines the process if `QUARRY_SANDBOX=1`. Called before Quarry makes any other system call.
 pub(crate) fn confine_if_asked() {

@@ -5,12 +5,14 @@
 //! requested place, and never wait for a reader. If the process can see at its start that they
 //! cannot be written, it reports that then, because a user should not learn it after hours.
 
-use crate::file_name::{FILE_NAME_BYTES, FileName};
+use crate::error::OsError;
+use crate::file_name::{FILE_NAME_BYTES, FileName, open_regular, status_of};
 use crate::written::{Format, write_stats};
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno;
+use quarry_sys::file_descriptor::FileDescriptor;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
@@ -119,8 +121,8 @@ pub(crate) fn print() {
     // SAFETY: TARGET is FILE, so the name was set before.
     let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
     let format = format(name.as_c_str().to_bytes());
-    let written = RegularFile::append_to(name.as_c_str()).and_then(|file| {
-        write_stats(file.0, format).map_err(|_| Refusal::CannotWrite(errno::last()))
+    let written = append_to(name.as_c_str()).and_then(|file| {
+        write_stats(file.number(), format).map_err(|_| Refusal::CannotWrite(errno::last()))
     });
     // The program may have made the folder since the start. If not, the start reported the failure.
     if let Err(reason) = written
@@ -184,44 +186,11 @@ fn standard_error() -> Option<c_int> {
     [COPY.load(Ordering::Relaxed) as c_int, libc::STDERR_FILENO].into_iter().find(is_the_same)
 }
 
-fn status_of(descriptor: c_int) -> Option<libc::stat> {
-    let mut status = MaybeUninit::uninit();
-    // SAFETY: fstat fills `status` if it succeeds, and `status` is read only then.
-    unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
-}
-
-struct RegularFile(c_int);
-
-impl RegularFile {
-    /// Opens the file, or makes it; the error is printed after the file's name.
-    fn append_to(name: &CStr) -> Result<Self, Refusal> {
-        let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // Without these flags, the call would block at a pipe without a reader, and follow a link.
-        let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-        // Bare system calls: the C library's functions are cancellation points, and this may run at
-        // the end of a program's `malloc`.
-        // SAFETY: the name is NUL-terminated and outlives the call.
-        let descriptor = unsafe {
-            let (at, name) = (libc::AT_FDCWD, name.as_ptr());
-            libc::syscall(libc::SYS_openat, at, name, access | wary, 0o644)
-        } as c_int;
-        if descriptor < 0 {
-            return Err(match errno::last() {
-                libc::ELOOP | libc::ENXIO | libc::EISDIR => Refusal::NotRegular,
-                error => Refusal::CannotOpen(error),
-            });
-        }
-        let file = Self(descriptor);
-        let is_regular = status_of(descriptor)
-            .is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
-        if is_regular { Ok(file) } else { Err(Refusal::NotRegular) }
-    }
-}
-
-impl Drop for RegularFile {
-    fn drop(&mut self) {
-        // SAFETY: we opened it, and no other code knows it.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
+fn append_to(name: &CStr) -> Result<FileDescriptor, Refusal> {
+    match open_regular(name, libc::O_APPEND, 0o644) {
+        Ok(file) => file.ok_or(Refusal::NotRegular),
+        Err(OsError(libc::ELOOP | libc::ENXIO | libc::EISDIR)) => Err(Refusal::NotRegular),
+        Err(OsError(error)) => Err(Refusal::CannotOpen(error)),
     }
 }
 

@@ -26,10 +26,11 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-fn process() -> (&'static str, u32) {
+/// The name and the number of the process.
+pub(crate) fn process() -> (&'static CStr, u32) {
     // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
-    (name.to_str().unwrap_or("?"), pid.unsigned_abs())
+    (name, pid.unsigned_abs())
 }
 
 /// Writes the statistics to a file descriptor; after a failure, `errno` has the reason.
@@ -42,6 +43,7 @@ pub(crate) fn write_stats(fd: i32, format: Format) -> core::fmt::Result {
 
 fn write_text(out: &mut FdWriter) -> core::fmt::Result {
     let (name, pid) = process();
+    let name = name.to_str().unwrap_or("?");
     write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
     match STATE.load(Ordering::Acquire) {
         READY => {}
@@ -116,7 +118,11 @@ fn write_json(fd: i32) -> core::fmt::Result {
         DISABLED => "disabled",
         _ => "unused",
     };
-    let head = [("quarry", env!("CARGO_PKG_VERSION")), ("program", name), ("state", state)];
+    let head = [
+        ("quarry", env!("CARGO_PKG_VERSION")),
+        ("program", name.to_str().unwrap_or("?")),
+        ("state", state),
+    ];
     let mut scratch = Scratch::new()?;
     let (words, room) = scratch.parts();
     let mut sum = 0;

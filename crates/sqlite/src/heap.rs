@@ -11,16 +11,20 @@ use std::ptr::{NonNull, null_mut};
 /// The alignment that SQLite requires of an allocation.
 const ALIGN: usize = 8;
 
-pub(crate) const METHODS: MemMethods = MemMethods {
-    malloc: Some(malloc),
-    free: Some(free),
-    realloc: Some(realloc),
-    size: Some(size),
-    roundup: Some(roundup),
-    init: Some(init),
-    shutdown: Some(shutdown),
-    argument: null_mut(),
-};
+/// The methods of the heap, which SQLite copies.
+#[must_use]
+pub const fn heap_methods() -> MemMethods {
+    MemMethods {
+        malloc: Some(malloc),
+        free: Some(free),
+        realloc: Some(realloc),
+        size: Some(size),
+        roundup: Some(roundup),
+        init: Some(init),
+        shutdown: Some(shutdown),
+        argument: null_mut(),
+    }
+}
 
 fn layout(bytes: c_int) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGN).ok()
@@ -60,8 +64,8 @@ unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
     bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
 }
 
-unsafe extern "C" fn init(_: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn init(_: *mut c_void) -> c_int {
     OK
 }
 
-unsafe extern "C" fn shutdown(_: *mut c_void) {}
+pub(crate) unsafe extern "C" fn shutdown(_: *mut c_void) {}

@@ -1,7 +1,8 @@
 //! Replaces SQLite's own page cache and heap with Quarry.
 
 use crate::abi::{CONFIG_MALLOC, CONFIG_PCACHE2, ConfigFn, MISUSE, OK};
-use crate::methods::{heap_methods, page_cache_methods};
+use crate::heap::heap_methods;
+use crate::methods::page_cache_methods;
 #[cfg(doc)]
 use quarry::Quarry;
 use quarry::process::{Mode, ensure_ready};

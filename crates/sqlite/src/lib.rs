@@ -31,6 +31,7 @@ mod page_cache;
 mod records;
 
 pub use abi::{ConfigFn, MemMethods, Pcache, PcacheMethods2, PcachePage};
+pub use heap::heap_methods;
 pub use install::{InstallError, install, install_heap, install_page_cache};
-pub use methods::{heap_methods, page_cache_methods};
+pub use methods::page_cache_methods;
 pub use page_cache::{cached_pages, open_caches};

@@ -1,11 +1,11 @@
 //! The methods that SQLite calls for its page caches: `sqlite3_pcache_methods2`.
 
-use crate::abi::{MemMethods, OK, Pcache, PcacheMethods2, PcachePage};
-use crate::heap;
+use crate::abi::{Pcache, PcacheMethods2, PcachePage};
+use crate::heap::{init, shutdown};
 use crate::page_cache::{PageCache, Want};
-use quarry::Quarry;
+use quarry::{Quarry, process};
 use std::alloc::{GlobalAlloc, Layout};
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::ptr::{NonNull, null_mut};
 
 /// The methods of the page cache, which SQLite copies.
@@ -28,12 +28,6 @@ pub const fn page_cache_methods() -> PcacheMethods2 {
     }
 }
 
-/// The methods of the heap, which SQLite copies.
-#[must_use]
-pub const fn heap_methods() -> MemMethods {
-    heap::METHODS
-}
-
 /// The cache with this handle.
 ///
 /// # Safety
@@ -44,24 +38,12 @@ unsafe fn cache<'a>(handle: *mut Pcache) -> &'a mut PageCache {
     unsafe { &mut *handle.cast::<PageCache>() }
 }
 
-unsafe extern "C" fn init(_: *mut c_void) -> c_int {
-    OK
-}
-
-unsafe extern "C" fn shutdown(_: *mut c_void) {}
-
 unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut Pcache {
     let (Ok(page), Ok(extra)) = (usize::try_from(page), usize::try_from(extra)) else {
         return null_mut();
     };
-    let Some(cache) = PageCache::create(page, extra, purgeable != 0) else { return null_mut() };
-    // SAFETY: the size of a cache is not 0.
-    let memory = unsafe { Quarry.alloc(Layout::new::<PageCache>()) }.cast::<PageCache>();
-    if !memory.is_null() {
-        // SAFETY: the memory has the size of a cache, and is only ours.
-        unsafe { memory.write(cache) };
-    }
-    memory.cast()
+    let cache = PageCache::create(page, extra, purgeable != 0).and_then(process::boxed);
+    cache.map_or(null_mut(), |cache| cache.as_ptr().cast())
 }
 
 unsafe extern "C" fn cachesize(handle: *mut Pcache, pages: c_int) {

@@ -1,35 +1,47 @@
-//! An array of up to 56 pages: the add batch of a CPU, or pages that are handled together.
+//! Short lists in arrays: the add batch of a CPU, or pages that are handled together.
 
 use super::page::PageNo;
+use core::mem::take;
+use core::ops::Deref;
 
 /// Maximum number of pages that an add batch can hold.
 pub const MOST_ADD_BATCH: usize = 56;
 
-/// Invariant: `len <= MOST_ADD_BATCH`.
+/// The pages of an add batch.
+pub(super) type Pages = Few<PageNo, MOST_ADD_BATCH>;
+
+/// Up to `N` items. Invariant: `len <= N`.
 #[derive(Clone, Copy)]
-pub(super) struct Pages {
+pub(crate) struct Few<T, const N: usize> {
     len: usize,
-    pages: [PageNo; MOST_ADD_BATCH],
+    items: [T; N],
 }
 
-impl Pages {
-    pub(super) const NONE: Self = Self { len: 0, pages: [PageNo(0); MOST_ADD_BATCH] };
-
+impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
     #[inline]
-    pub(super) fn push(&mut self, page: PageNo) {
-        self.pages[self.len] = page;
+    fn default() -> Self {
+        Self { len: 0, items: [T::default(); N] }
+    }
+}
+
+impl<T: Copy, const N: usize> Few<T, N> {
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        self.items[self.len] = item;
         self.len += 1;
     }
 
     #[inline]
-    pub(super) fn take(&mut self) -> Self {
-        let all = *self;
-        self.len = 0;
-        all
+    pub(crate) fn take(&mut self) -> Self {
+        Self { len: take(&mut self.len), ..*self }
     }
+}
+
+impl<T, const N: usize> Deref for Few<T, N> {
+    type Target = [T];
 
     #[inline]
-    pub(super) fn as_slice(&self) -> &[PageNo] {
-        &self.pages[..self.len]
+    fn deref(&self) -> &[T] {
+        &self.items[..self.len]
     }
 }

@@ -1,6 +1,8 @@
 //! `batched`: neighbours on a list form batches, and pages inside a batch leave without the LRU
 //! lock (D. Jordan, "lru_lock scalability", January 2018; never merged).
 //!
+//! `splice` adds pages in another way (`splice.rs`).
+//!
 //! `batches.rs` defines *inner* pages and *sentinels*. A release of several pages first takes the
 //! inner pages off, under their batch locks, and then the sentinels, under the LRU lock. (If it
 //! took pages in list order, each sentinel that leaves would make the next page a sentinel.)
@@ -10,6 +12,7 @@ use super::page::{Descriptor, DescriptorTable, PageNo};
 use super::policy::{
     ListKind, Lists, LruCounters, LruPolicy, SWAP_CLUSTER_MAX, Setup, Sizes, Waiting,
 };
+use super::splice::{Local, Splicer};
 use super::state::State;
 use quarry_mm::frame::{NodeId, OsArray};
 use quarry_sys::broken::Broken;
@@ -32,9 +35,24 @@ impl LruPolicy for Batched {
     }
 
     fn build(&self, setup: Setup) -> OsResult<BatchedLists> {
-        let nodes =
-            OsArray::filled(setup.os, setup.nodes, |node| NodeLists::new(node, setup.counts))?;
-        Ok(BatchedLists { nodes, batch: setup.batch })
+        BatchedLists::build(setup, None)
+    }
+}
+
+/// Batches as under `batched`, whose pages are linked before the batch comes to a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Splice;
+
+impl LruPolicy for Splice {
+    type Lists = BatchedLists;
+
+    fn name(&self) -> &'static str {
+        "splice"
+    }
+
+    fn build(&self, setup: Setup) -> OsResult<BatchedLists> {
+        let splicer = Splicer::build(&setup)?;
+        BatchedLists::build(setup, Some(splicer))
     }
 }
 
@@ -42,9 +60,17 @@ impl LruPolicy for Batched {
 pub struct BatchedLists {
     nodes: OsArray<NodeLists>,
     batch: usize,
+    /// Under `splice`.
+    splicer: Option<Splicer>,
 }
 
 impl BatchedLists {
+    fn build(setup: Setup, splicer: Option<Splicer>) -> OsResult<Self> {
+        let nodes =
+            OsArray::filled(setup.os, setup.nodes, |node| NodeLists::new(node, setup.counts))?;
+        Ok(Self { nodes, batch: setup.batch, splicer })
+    }
+
     fn all(&self) -> impl Iterator<Item = &NodeLists> {
         (0..self.nodes.len()).map(|node| self.nodes.at(node))
     }
@@ -55,7 +81,7 @@ impl BatchedLists {
 
     /// Returns the locked lists of `node`; keeps `held` if it is their lock, else releases it
     /// first.
-    pub(super) fn relock<'a, 'b>(
+    fn relock<'a, 'b>(
         &'a self,
         held: &'b mut Option<Locked<'a>>,
         node: NodeId,
@@ -82,6 +108,13 @@ impl BatchedLists {
             if self::tag(descriptor) == tag {
                 return held.as_mut().expect("just taken");
             }
+        }
+    }
+
+    fn insert_singly(&self, table: &DescriptorTable, pages: &[PageNo]) {
+        let mut held = None;
+        for &page in pages {
+            self.relock(&mut held, table.at(page).node()).add(table, page, self.batch);
         }
     }
 
@@ -135,11 +168,16 @@ impl BatchedLists {
 }
 
 impl Lists for BatchedLists {
-    fn insert(&self, table: &DescriptorTable, _slot: SlotIndex, pages: &[PageNo]) {
+    fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
+        let Some(splicer) = &self.splicer else { return self.insert_singly(table, pages) };
+        let (locals, singles) = splicer.sort(table, slot, pages);
         let mut held = None;
-        for &page in pages {
-            self.relock(&mut held, table.at(page).node()).add(table, page, self.batch);
+        for local in locals.into_iter().flatten() {
+            let Local { at: (node, list), batch, pages, .. } = local;
+            self.relock(&mut held, node).splice(table, list, batch, pages);
         }
+        drop(held);
+        self.insert_singly(table, &singles);
     }
 
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {

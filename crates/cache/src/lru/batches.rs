@@ -130,10 +130,9 @@ impl Tail for LockedTail<'_> {
         let (lists, node, tag) = (self.locked.lists, self.locked.node, tag(self.table.at(page)));
         if self.held.as_ref().is_none_or(|held| held.tag != tag) {
             self.held = None;
-            self.held = match self.waiting {
-                Waiting::Waits => Some(lists.hold_batch(node, tag)),
-                Waiting::ForOthers => lists.hold_batch_of_others(node, tag),
-            };
+            let lock = &lists.batches[tag];
+            let held = self.waiting.lock(&lock.lock);
+            self.held = held.map(|held| Batch { node, tag, lock, _held: held });
         }
         self.held.is_some().then_some(page)
     }
@@ -222,17 +221,6 @@ impl NodeLists {
         Batch { node, tag, lock, _held: lock.lock.lock() }
     }
 
-    /// Takes a batch lock; `None` if the running task itself holds it.
-    fn hold_batch_of_others(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
-        let lock = &self.batches[tag];
-        lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
-    }
-
-    fn hold_all(&self, node: NodeId) -> (Locked<'_>, [Batch<'_>; BATCH_LOCKS]) {
-        let locked = self.hold(node);
-        (locked, array::from_fn(|tag| self.hold_batch(node, tag)))
-    }
-
     /// See [`Lists::isolate`](super::policy::Lists::isolate). `batch` is the size of a batch.
     pub(super) fn isolate(
         &self,
@@ -241,11 +229,7 @@ impl NodeLists {
         (waiting, batch): (Waiting, usize),
         out: &mut [PageNo],
     ) -> usize {
-        let heads = match waiting {
-            Waiting::Waits => Some(self.heads.lock()),
-            Waiting::ForOthers => self.heads.lock_of_others(),
-        };
-        let Some(heads) = heads else { return 0 };
+        let Some(heads) = waiting.lock(&self.heads) else { return 0 };
         let locked = Locked { node, lists: self, heads };
         let mut tail = LockedTail { locked, held: None, table, from, waiting, batch };
         let taken = scan(table, &mut tail, out);
@@ -254,7 +238,8 @@ impl NodeLists {
     }
 
     pub(super) fn validate(&self, table: &DescriptorTable, node: NodeId) -> Result<(), Broken> {
-        let (locked, _batches) = self.hold_all(node);
+        let locked = self.hold(node);
+        let _batches: [_; BATCH_LOCKS] = array::from_fn(|tag| self.hold_batch(node, tag));
         for list in ListKind::ALL {
             let (head, mut pages) = (&locked.heads[list.index()], 0);
             head.pages.validate(table, |page| {

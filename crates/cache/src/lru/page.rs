@@ -11,7 +11,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a cached page: its descriptor's place in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNo(pub u32);
 
 impl Member for PageNo {
@@ -110,32 +110,31 @@ impl Descriptor {
     /// Frees a descriptor that the caller owns: clears all its fields, the state last.
     pub fn clear(&self) {
         self.index.store(0, Relaxed);
-        self.mapping.store(0, Relaxed);
-        self.pfn.store(0, Relaxed);
         self.private.store(0, Relaxed);
-        self.next.store(0, Relaxed);
-        self.previous.store(0, Relaxed);
-        self.tag.store(0, Relaxed);
-        self.private_cache.store(0, Relaxed);
-        self.error.store(0, Relaxed);
-        self.writer.store(0, Relaxed);
-        [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
-            .into_iter()
-            .for_each(|byte| byte.store(0, Relaxed));
+        self.words().into_iter().for_each(|word| word.store(0, Relaxed));
+        self.bytes().into_iter().for_each(|byte| byte.store(0, Relaxed));
         self.state.begin(State::default());
     }
 
     /// Returns whether the whole descriptor is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
-        let bytes = [&self.sentinel, &self.node, &self.order, &self.group, &self.held];
-        let links = [&self.next, &self.previous, &self.tag];
-        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error, &self.writer];
         self.state.load() == State::default()
             && self.index.load(Relaxed) == 0
             && self.private.load(Relaxed) == 0
-            && bytes.into_iter().all(|byte| byte.load(Relaxed) == 0)
-            && links.into_iter().chain(words).all(|word| word.load(Relaxed) == 0)
+            && self.bytes().into_iter().all(|byte| byte.load(Relaxed) == 0)
+            && self.words().into_iter().all(|word| word.load(Relaxed) == 0)
+    }
+
+    #[inline(always)]
+    fn words(&self) -> [&AtomicU32; 8] {
+        let Self { mapping, pfn, next, previous, tag, private_cache, error, writer, .. } = self;
+        [mapping, pfn, next, previous, tag, private_cache, error, writer]
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> [&AtomicU8; 5] {
+        [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
     }
 
     /// The order of the page's memory.

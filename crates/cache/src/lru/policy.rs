@@ -5,6 +5,7 @@ use super::state::State;
 use core::fmt::Debug;
 use quarry_mm::frame::NodeId;
 use quarry_sys::broken::Broken;
+use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
@@ -47,6 +48,16 @@ pub enum Waiting {
     /// `malloc` uses this, also in a signal handler. A task with such a lock requests no memory, so
     /// each wait ends. (With `try_lock`, `malloc` would fail while a lock's holder has no CPU.)
     ForOthers,
+}
+
+impl Waiting {
+    /// Takes a lock; `None` if this may not wait and the running task itself holds the lock.
+    pub fn lock<T>(self, lock: &CountedLock<T, Chosen>) -> Option<Guard<'_, T, Chosen>> {
+        match self {
+            Self::Waits => Some(lock.lock()),
+            Self::ForOthers => lock.lock_of_others(),
+        }
+    }
 }
 
 /// Pages on the lists of a node: a snapshot, exact while no task changes the lists.

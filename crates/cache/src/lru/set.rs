@@ -1,10 +1,9 @@
 //! The LRU of a page cache: the lists of all nodes, and the add batch of each CPU.
 
 use super::add_batch::{MOST_ADD_BATCH, Pages};
-use super::options::LruOptions;
+use super::batched::Splice;
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{ListKind, Lists, LruCounters, LruPolicy, Setup, Sizes, Waiting};
-use super::splice::Splice;
 use super::state::State;
 use quarry_mm::frame::{NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};
@@ -12,6 +11,29 @@ use quarry_sys::lock::{Chosen, CountedLock};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
+
+/// Sizes of add batches that the lab's tables compare: that of Linux up to 4.15 (`PAGEVEC_SIZE`),
+/// that of Linux from 6.10 on, and four times the first (document 004, see `PROVENANCE.md`).
+pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
+
+/// Options of the LRU lists. With two threads `splice` adds and releases a page 8 to 13 ns faster
+/// than `single`, with one thread 3 ns slower (`docs/policies/lru-splice.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LruOptions<P = Splice> {
+    /// The locking of the lists.
+    pub policy: P,
+    /// Pages of a full add batch, at most [`MOST_ADD_BATCH`]. Under `batched` and `splice`, this is
+    /// also the size of a closed batch on a list.
+    pub add_batch: usize,
+    /// If true, locks count acquisitions, contention and time; if false, they read no clock.
+    pub counts: bool,
+}
+
+impl<P: LruPolicy> Default for LruOptions<P> {
+    fn default() -> Self {
+        Self { policy: P::default(), add_batch: 31, counts: true }
+    }
+}
 
 #[repr(align(128))]
 struct AddBatch {
@@ -65,7 +87,7 @@ impl<P: LruPolicy> LruSet<P> {
         let setup = Setup { os, nodes, slots, batch: add_batch, counts };
         let lists = policy.build(setup)?;
         let batches = OsArray::filled(os, slots, |_| AddBatch {
-            waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
+            waiting: CountedLock::counting(Pages::default(), Chosen(counts)),
         })?;
         Ok(Self { options, lists, batches })
     }
@@ -92,12 +114,12 @@ impl<P: LruPolicy> LruSet<P> {
             return self.move_to_lists(table, slot, &[page], released);
         };
         waiting.push(page);
-        if waiting.as_slice().len() < self.options.add_batch {
+        if waiting.len() < self.options.add_batch {
             return;
         }
         let full = waiting.take();
         drop(waiting);
-        self.move_to_lists(table, slot, full.as_slice(), released);
+        self.move_to_lists(table, slot, &full, released);
     }
 
     /// Moves the add batch of a slot to the lists, unless another task has locked the batch.
@@ -107,14 +129,14 @@ impl<P: LruPolicy> LruSet<P> {
         };
         let all = waiting.take();
         drop(waiting);
-        self.move_to_lists(table, slot, all.as_slice(), released);
+        self.move_to_lists(table, slot, &all, released);
     }
 
     /// Moves all add batches to the lists. Other tasks may be moving earlier batches. O(slots).
     pub fn drain_all(&self, table: &DescriptorTable, released: &mut Released<'_>) {
         for slot in 0..self.batches.len() {
             let all = self.batches.at(slot).waiting.lock().take();
-            self.move_to_lists(table, SlotIndex(slot as u32), all.as_slice(), released);
+            self.move_to_lists(table, SlotIndex(slot as u32), &all, released);
         }
     }
 
@@ -128,7 +150,7 @@ impl<P: LruPolicy> LruSet<P> {
         pages: &[PageNo],
         released: &mut Released<'_>,
     ) {
-        let mut alive = Pages::NONE;
+        let mut alive = Pages::default();
         for &page in pages {
             let state = &table.at(page).state;
             let now = state.load();
@@ -140,19 +162,19 @@ impl<P: LruPolicy> LruSet<P> {
                 alive.push(page);
             }
         }
-        if alive.as_slice().is_empty() {
+        if alive.is_empty() {
             return;
         }
-        self.lists.insert(table, slot, alive.as_slice());
-        let mut dead = Pages::NONE;
-        for &page in alive.as_slice() {
+        self.lists.insert(table, slot, &alive);
+        let mut dead = Pages::default();
+        for &page in alive.iter() {
             if table.at(page).state.unpin() {
                 dead.push(page);
             }
         }
-        if !dead.as_slice().is_empty() {
-            self.lists.remove(table, dead.as_slice());
-            dead.as_slice().iter().for_each(|page| released(*page));
+        if !dead.is_empty() {
+            self.lists.remove(table, &dead);
+            dead.iter().for_each(|page| released(*page));
         }
     }
 
@@ -166,22 +188,11 @@ impl<P: LruPolicy> LruSet<P> {
     pub fn isolate(
         &self,
         table: &DescriptorTable,
-        node: NodeId,
-        from: ListKind,
+        from: (NodeId, ListKind),
+        waiting: Waiting,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.isolate(table, (node, from), Waiting::Waits, out)
-    }
-
-    /// Like [`isolate`](Self::isolate), but stops at a lock that the running task itself holds.
-    pub fn isolate_anywhere(
-        &self,
-        table: &DescriptorTable,
-        node: NodeId,
-        from: ListKind,
-        out: &mut [PageNo],
-    ) -> usize {
-        self.lists.isolate(table, (node, from), Waiting::ForOthers, out)
+        self.lists.isolate(table, from, waiting, out)
     }
 
     /// Puts isolated pages on the fronts of their lists (true in `pages`: the active list), and
@@ -194,12 +205,12 @@ impl<P: LruPolicy> LruSet<P> {
         released: &mut Released<'_>,
     ) {
         for some in pages.chunks(MOST_ADD_BATCH) {
-            let mut marked = Pages::NONE;
+            let mut marked = Pages::default();
             for &(page, active) in some {
                 mark(table, page, active);
                 marked.push(page);
             }
-            self.move_to_lists(table, slot, marked.as_slice(), released);
+            self.move_to_lists(table, slot, &marked, released);
         }
     }
 
@@ -231,9 +242,9 @@ impl<P: LruPolicy> LruSet<P> {
         self.lists.validate(table)?;
         for slot in 0..self.batches.len() {
             let waiting = self.batches.at(slot).waiting.lock();
-            let (len, check) = (waiting.as_slice().len(), Check::of("add batch").at(slot as u64));
+            let (len, check) = (waiting.len(), Check::of("add batch").at(slot as u64));
             check.that(len < self.options.add_batch, "pages in a batch < its size")?;
-            for &page in waiting.as_slice() {
+            for &page in waiting.iter() {
                 let (state, check) = (table.at(page).state.load(), Check::of("add batch"));
                 check.at(page.0).that(state.pins() > 0, "a page in a batch is pinned")?;
                 check.at(page.0).that(!state.has(State::LRU), "it is on no list")?;

@@ -9,14 +9,11 @@
 //! Until the page is on a list, the pin of its add batch keeps other tasks from taking it off.
 
 use super::add_batch::Pages;
-use super::batched::{Batched, BatchedLists};
 use super::batches::{END, INNER, Tags, assign};
 use super::page::{DescriptorTable, PageNo};
-use super::policy::{ListKind, Lists, LruCounters, LruPolicy, Setup, Sizes, Waiting};
+use super::policy::{ListKind, Setup};
 use super::state::State;
 use quarry_mm::frame::{List, NodeId, OsArray};
-use quarry_sys::broken::Broken;
-use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU32, Effort, Ordering::Relaxed, effort};
@@ -28,40 +25,18 @@ const MAX_LRU_SPLICES: usize = if cfg!(quarry_model) { 1 } else { 4 };
 #[repr(align(64))]
 struct SlotTags(AtomicU32);
 
-/// Batches as under `batched`, whose pages are linked before the batch comes to a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Splice;
-
-impl LruPolicy for Splice {
-    type Lists = SpliceLists;
-
-    fn name(&self) -> &'static str {
-        "splice"
-    }
-
-    fn build(&self, setup: Setup) -> OsResult<SpliceLists> {
-        let tags = OsArray::filled(setup.os, setup.slots, |slot| {
-            SlotTags(AtomicU32::new((slot as u32).wrapping_mul(0x9e37_79b9)))
-        })?;
-        Ok(SpliceLists { lists: Batched.build(setup)?, tags })
-    }
-}
-
-/// The lists of all nodes.
-pub struct SpliceLists {
-    lists: BatchedLists,
-    tags: OsArray<SlotTags>,
-}
+/// The positions of all slots.
+pub(super) struct Splicer(OsArray<SlotTags>);
 
 /// Pages that go to the same list: a closed batch that is being made.
-struct Local {
-    at: (NodeId, ListKind),
+pub(super) struct Local {
+    pub(super) at: (NodeId, ListKind),
     tag: usize,
-    batch: List<PageNo>,
-    pages: usize,
+    pub(super) batch: List<PageNo>,
+    pub(super) pages: usize,
 }
 
-type Locals = [Option<Local>; MAX_LRU_SPLICES];
+pub(super) type Locals = [Option<Local>; MAX_LRU_SPLICES];
 
 impl Local {
     fn push(&mut self, table: &DescriptorTable, page: PageNo) {
@@ -85,18 +60,30 @@ impl Local {
     }
 }
 
-impl SpliceLists {
+impl Splicer {
+    pub(super) fn build(setup: &Setup) -> OsResult<Self> {
+        let tags = OsArray::filled(setup.os, setup.slots, |slot| {
+            SlotTags(AtomicU32::new((slot as u32).wrapping_mul(0x9e37_79b9)))
+        });
+        tags.map(Self)
+    }
+
     fn choose_tag(&self, slot: SlotIndex) -> usize {
-        let seed = &self.tags.at(slot.0 as usize).0;
+        let seed = &self.0.at(slot.0 as usize).0;
         let mut tags = Tags::from(seed.load(Relaxed));
         let tag = tags.choose();
         seed.store(tags.seed(), Relaxed);
         tag
     }
 
-    /// Sorts pages into local lists, complete but for `LRU`; also returns the pages without a list.
-    fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
-        let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
+    /// Sorts pages into complete local lists; also returns the pages without a list.
+    pub(super) fn sort(
+        &self,
+        table: &DescriptorTable,
+        slot: SlotIndex,
+        pages: &[PageNo],
+    ) -> (Locals, Pages) {
+        let (mut locals, mut singles) = (Locals::default(), Pages::default());
         for &page in pages {
             let descriptor = table.at(page);
             let at = (descriptor.node(), ListKind::of(descriptor.state.load()));
@@ -109,50 +96,7 @@ impl SpliceLists {
             place.get_or_insert_with(fresh).push(table, page);
         }
         locals.iter().flatten().for_each(|local| local.close(table));
-        (locals, singles)
-    }
-}
-
-impl Lists for SpliceLists {
-    fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
-        let (locals, singles) = self.sort(table, slot, pages);
         locals.iter().flatten().for_each(|local| local.publish(table));
-        let mut held = None;
-        for local in locals.into_iter().flatten() {
-            let Local { at: (node, list), batch, pages, .. } = local;
-            self.lists.relock(&mut held, node).splice(table, list, batch, pages);
-        }
-        drop(held);
-        self.lists.insert(table, slot, singles.as_slice());
-    }
-
-    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
-        self.lists.remove(table, pages);
-    }
-
-    fn isolate(
-        &self,
-        table: &DescriptorTable,
-        from: (NodeId, ListKind),
-        waiting: Waiting,
-        out: &mut [PageNo],
-    ) -> usize {
-        self.lists.isolate(table, from, waiting, out)
-    }
-
-    fn sizes(&self, node: NodeId) -> Sizes {
-        self.lists.sizes(node)
-    }
-
-    fn counters(&self) -> LruCounters {
-        self.lists.counters()
-    }
-
-    fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.lists.visit_locks(visit);
-    }
-
-    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
-        self.lists.validate(table)
+        (locals, singles)
     }
 }

@@ -127,6 +127,21 @@ impl StateWord {
             .map_err(State)
     }
 
+    /// Changes the value to what `next` makes of it. Returns the value before.
+    ///
+    /// # Errors
+    /// The current value, if `next` refuses it.
+    #[inline(always)]
+    fn change(&self, next: impl Fn(State) -> Option<u64>) -> Result<State, State> {
+        let mut now = self.load();
+        loop {
+            match self.exchange(now, State(next(now).ok_or(now)?)) {
+                Ok(()) => return Ok(now),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
     /// Sets flags; returns the value before.
     #[inline]
     pub fn set(&self, flags: u64) -> State {
@@ -158,14 +173,8 @@ impl StateWord {
     /// Pins the page without marking it as used, if it is `LIVE`: for scans.
     #[inline]
     pub fn try_pin_unused(&self) -> bool {
-        let mut now = self.load();
-        while now.has(State::LIVE) && now.pins() < MOST_PINS {
-            match self.exchange(now, State(now.0 + PIN)) {
-                Ok(()) => return true,
-                Err(changed) => now = changed,
-            }
-        }
-        false
+        let may_pin = |now: State| now.has(State::LIVE) && now.pins() < MOST_PINS;
+        self.change(|now| may_pin(now).then(|| now.0 + PIN)).is_ok()
     }
 
     /// Adds a pin to a page that the caller has pinned already; returns the value before.
@@ -188,27 +197,15 @@ impl StateWord {
     /// Takes the latch for reading, if no task has it for writing.
     #[inline]
     pub fn try_latch_shared(&self) -> bool {
-        let mut now = self.load();
-        while !now.has(State::EXCLUSIVE) && now.shared() < MOST_SHARED {
-            match self.exchange(now, State(now.0 + SHARED)) {
-                Ok(()) => return true,
-                Err(changed) => now = changed,
-            }
-        }
-        false
+        let is_free = |now: State| !now.has(State::EXCLUSIVE) && now.shared() < MOST_SHARED;
+        self.change(|now| is_free(now).then(|| now.0 + SHARED)).is_ok()
     }
 
     /// Takes the latch for writing, if no task has it.
     #[inline]
     pub fn try_latch_exclusive(&self) -> bool {
-        let mut now = self.load();
-        while !now.has(State::EXCLUSIVE) && now.shared() == 0 {
-            match self.exchange(now, State(now.0 | State::EXCLUSIVE)) {
-                Ok(()) => return true,
-                Err(changed) => now = changed,
-            }
-        }
-        false
+        let is_free = |now: State| !now.has(State::EXCLUSIVE) && now.shared() == 0;
+        self.change(|now| is_free(now).then_some(now.0 | State::EXCLUSIVE)).is_ok()
     }
 
     /// Gives the latch up after reading; returns the value before.
@@ -222,15 +219,12 @@ impl StateWord {
     /// Gives up the latch after writing, sets `flags`, adds a version; returns the value before.
     #[inline]
     pub fn unlatch_exclusive(&self, flags: u64) -> State {
-        let mut now = self.load();
-        debug_assert!(now.has(State::EXCLUSIVE), "a latch is given up once");
-        loop {
+        let freed = self.change(|now| {
+            debug_assert!(now.has(State::EXCLUSIVE), "a latch is given up once");
             let freed = now.0 & !State::EXCLUSIVE & !State::WAITERS | flags;
-            match self.exchange(now, State(freed.wrapping_add(State::VERSION))) {
-                Ok(()) => return now,
-                Err(changed) => now = changed,
-            }
-        }
+            Some(freed.wrapping_add(State::VERSION))
+        });
+        freed.unwrap_or_else(|now| now)
     }
 
     /// Takes the page out of its index: clears `LIVE` and `DIRTY`, and latches it, unless a flag of
@@ -241,35 +235,24 @@ impl StateWord {
     /// The current value, if a flag of `refused` is set or the page is not live.
     #[inline]
     pub fn take_out(&self, refused: u64, pins: u64, is_held: bool) -> Result<State, State> {
-        let mut now = self.load();
-        loop {
-            if !now.has(State::LIVE) || now.0 & refused != 0 {
-                return Err(now);
-            }
+        self.change(|now| {
             let held = if is_held { PIN } else { 0 };
             let gone = State::LIVE | State::DIRTY;
-            let taken = (now.0 & !gone | State::EXCLUSIVE) + pins - held;
-            match self.exchange(now, State(taken)) {
-                Ok(()) => return Ok(now),
-                Err(changed) => now = changed,
-            }
-        }
+            let may_leave = now.has(State::LIVE) && now.0 & refused == 0;
+            may_leave.then(|| (now.0 & !gone | State::EXCLUSIVE) + pins - held)
+        })
     }
 
     /// Gives up the exclusive latch and the caller's pin of a page in no index. If this is the last
     /// pin, changes nothing: the caller owns the page. Returns the value before.
     #[inline]
     pub fn leave(&self) -> State {
-        let mut now = self.load();
-        debug_assert!(!now.has(State::LIVE) && now.pins() > 0, "taken out, and pinned");
-        while now.pins() > 1 {
+        let left = self.change(|now| {
+            debug_assert!(!now.has(State::LIVE) && now.pins() > 0, "taken out, and pinned");
             let left = now.0 & !(State::EXCLUSIVE | State::WAITERS);
-            match self.exchange(now, State(left.wrapping_add(State::VERSION) - PIN)) {
-                Ok(()) => return now,
-                Err(changed) => now = changed,
-            }
-        }
-        now
+            (now.pins() > 1).then(|| left.wrapping_add(State::VERSION) - PIN)
+        });
+        left.unwrap_or_else(|last| last)
     }
 
     /// Evicts a clean unused page that only the caller pins: clears `LIVE`. Returns whether it did.

@@ -33,16 +33,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;
-        match self.alloc_charged(mapping, order, effort) {
-            Ok(page) => {
-                self.tables.pages.at(page).group.store(group.0, Relaxed);
-                Ok(page)
-            }
-            Err(full) => {
-                self.host.groups().uncharge(group, order.frames());
-                Err(full)
-            }
-        }
+        let page = self
+            .alloc_charged(mapping, order, effort)
+            .inspect_err(|_| self.host.groups().uncharge(group, order.frames()))?;
+        self.tables.pages.at(page).group.store(group.0, Relaxed);
+        Ok(page)
     }
 
     /// Charges a page to its group; at the limit, reclaims from the group once and tries again.

@@ -1,13 +1,13 @@
 //! The page cache of a stack, and the handle that its users have.
 
-use super::counters::{Counters, EventCounts};
+use super::counters::{Counters, Event, EventCounts};
 use super::demand::Demands;
 use super::descriptors::FreePages;
 use super::host::Host;
 use super::index::{IndexCounts, IndexNodes};
 use super::list_balance::ListBalance;
 use super::mapping::{MappingId, MappingOptions, Mappings};
-use super::options::PageCacheOptions;
+use super::outcome::PageCacheOptions;
 use super::tail_blocks::TailBlocks;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
@@ -122,7 +122,7 @@ impl<P: LruPolicy> Tables<P> {
             free: FreePages::build(os, slots, capacity)?,
             lru: LruSet::build(os, lru, slots as usize, nodes)?,
             mappings: Mappings::build(os)?,
-            nodes: IndexNodes::new(),
+            nodes: IndexNodes::default(),
             clocks: OsArray::zeroed(os, nodes)?,
             balances: OsArray::zeroed(os, nodes)?,
             demands: Demands::default(),
@@ -305,9 +305,40 @@ impl<H: Host> PageCacheRef<'_, H> {
         all.filter(|page| self.state(*page) != State::default()).count() as u64
     }
 
-    /// The choices that the cache was made with.
-    pub fn options(self) -> PageCacheOptions {
-        self.tables.options
+    /// Visits each figure of `/proc/vmstat` and its name: first gauges, then all events. O(slots +
+    /// descriptors).
+    pub fn visit_vmstat(self, visit: &mut dyn FnMut(&'static str, u64)) {
+        let (events, lru) = (self.events(), self.lru_counters());
+        let nodes = self.host.pages().zones().all().map(|zone| zone.node());
+        let (mut sizes, mut shadow_nodes) = (Sizes::default(), 0);
+        for node in nodes {
+            let of_node = self.list_sizes(node);
+            sizes.inactive += of_node.inactive;
+            sizes.active += of_node.active;
+            shadow_nodes += self.tables.nodes.shadow_nodes(node);
+        }
+        let grace = self.tables.nodes.grace.stats();
+        let gauges = [
+            ("nr_file_pages", events.pages()),
+            ("nr_inactive_file", sizes.inactive),
+            ("nr_active_file", sizes.active),
+            ("nr_unevictable", events.unevictable()),
+            ("nr_dirty", events.dirty()),
+            ("nr_writeback", events.writeback()),
+            ("nr_pinned", self.pinned_frames()),
+            ("nr_mappings", self.mappings().into()),
+            ("workingset_nodes", shadow_nodes),
+            ("workingset_nodereclaim", self.tables.nodes.reclaimed()),
+            ("index_nodes_waiting", grace.waiting),
+            ("index_barriers", grace.barriers),
+            ("lru_sections", lru.sections),
+            ("lru_batch_sections", lru.batch_sections),
+            ("lru_added", lru.added),
+            ("lru_removed", lru.removed),
+            ("lru_sentinels", lru.sentinels),
+        ];
+        let all = Event::ALL.iter().map(|(event, name)| (*name, events[*event]));
+        gauges.into_iter().chain(all).for_each(|(name, value)| visit(name, value));
     }
 
     /// Visits the locks.

@@ -141,40 +141,30 @@ impl Index<Event> for EventCounts {
     }
 }
 
-impl EventCounts {
-    /// Events `begun` minus events `ended`.
-    #[must_use]
-    pub fn open(&self, begun: Event, ended: Event) -> u64 {
-        self[begun].saturating_sub(self[ended])
-    }
+/// Defines functions that return events begun minus events ended.
+macro_rules! gauges {
+    ($($(#[$doc:meta])* $name:ident = $begun:ident - $ended:ident;)*) => {
+        impl EventCounts {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(&self) -> u64 {
+                    self[Event::$begun].saturating_sub(self[Event::$ended])
+                }
+            )*
+        }
+    };
+}
 
+gauges! {
     /// Frames of pages that indexes name (`nr_file_pages`).
-    #[must_use]
-    pub fn pages(&self) -> u64 {
-        self.open(Event::Added, Event::Removed)
-    }
-
+    pages = Added - Removed;
     /// Frames of all pages: those in indexes, and those that are pinned but in no index.
-    #[must_use]
-    pub fn in_memory(&self) -> u64 {
-        self.open(Event::Taken, Event::Released)
-    }
-
+    in_memory = Taken - Released;
     /// Frames of dirty pages (`nr_dirty`).
-    #[must_use]
-    pub fn dirty(&self) -> u64 {
-        self.open(Event::Dirtied, Event::Cleaned)
-    }
-
+    dirty = Dirtied - Cleaned;
     /// Frames of pages that are being written (`nr_writeback`).
-    #[must_use]
-    pub fn writeback(&self) -> u64 {
-        self.open(Event::WritebackBegun, Event::WritebackEnded)
-    }
-
+    writeback = WritebackBegun - WritebackEnded;
     /// Frames of pages that reclaim may not take (`nr_unevictable`).
-    #[must_use]
-    pub fn unevictable(&self) -> u64 {
-        self.open(Event::UnevictableAdded, Event::UnevictableRemoved)
-    }
+    unevictable = UnevictableAdded - UnevictableRemoved;
 }

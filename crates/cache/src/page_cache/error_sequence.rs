@@ -15,7 +15,7 @@ const SEEN: u32 = 1 << 12;
 const COUNT: u32 = 1 << 13;
 
 /// The errors of one mapping.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ErrorSequence {
     word: AtomicU32,
 }
@@ -25,12 +25,6 @@ pub struct ErrorSequence {
 pub struct ErrorCursor(u32);
 
 impl ErrorSequence {
-    /// No error yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
-    }
-
     /// Records an error, 1 to 4,095. O(1).
     pub fn record(&self, errno: i32) {
         let errno = errno.unsigned_abs().clamp(1, ERRNO);
@@ -65,12 +59,6 @@ impl ErrorSequence {
     }
 }
 
-impl Default for ErrorSequence {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +66,7 @@ mod tests {
 
     #[test]
     fn each_flusher_learns_of_an_error_once() {
-        let errors = ErrorSequence::new();
+        let errors = ErrorSequence::default();
         let (mut first, mut second) = (errors.cursor(), errors.cursor());
         assert_eq!(errors.advance(&mut first), None);
         errors.record(5);
@@ -90,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_new_flusher_learns_of_what_nobody_has_seen() {
-        let errors = ErrorSequence::new();
+        let errors = ErrorSequence::default();
         errors.record(28);
         let mut late = errors.cursor();
         assert_eq!(errors.advance(&mut late), Some(28));
@@ -108,7 +96,7 @@ mod tests {
         fn flushers_see_the_last_of_the_errors_since_they_looked(
             steps in prop::collection::vec((0usize..5, 1i32..40), 1..200),
         ) {
-            let errors = ErrorSequence::new();
+            let errors = ErrorSequence::default();
             let mut all: Vec<i32> = Vec::new();
             let mut cursors = [errors.cursor(); 3];
             let mut seen = [0; 3];

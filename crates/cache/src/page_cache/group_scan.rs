@@ -15,14 +15,13 @@ use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::lru::{PageNo, State};
 use quarry_mm::zone::GroupId;
-use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Number of used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
 enum Found {
-    Evicted(PageNo),
+    Evicted,
     Used,
     Dirty,
     Busy,
@@ -80,17 +79,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
 
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
-        let until_ns = match monotonic_ns() {
-            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
-            0 => u64::MAX,
-            now => now + ScanRequest::DIRECT_NS,
+        let request = ScanRequest {
+            who: ScanFor::Direct,
+            most: ScanRequest::DIRECT_MOST,
+            most_scanned: 2 * self.host.groups().at(group).used() as usize,
+            until_ns: ScanRequest::direct_end_ns(),
         };
-        let most_scanned = 2 * self.host.groups().at(group).used() as usize;
-        let most = ScanRequest::DIRECT_MOST;
-        self.reclaim_group(
-            group,
-            &ScanRequest { who: ScanFor::Direct, most, most_scanned, until_ns },
-        )
+        self.reclaim_group(group, &request)
     }
 
     /// Looks at up to 14 entries from `from` on, until the round has freed `most` pages. Returns
@@ -117,11 +112,11 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let Entry::Page(page) = entry else { continue };
             round.done.scanned += 1;
             match self.judge(*page, round, &mut releases) {
-                Found::Evicted(page) => {
-                    tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
+                Found::Evicted => {
+                    tree.replace(*index, Entry::Shadow(self.shadow_of(*page)));
                     round.done.freed += 1;
-                    round.frames += self.frames(page);
-                    releases.push(page);
+                    round.frames += self.frames(*page);
+                    releases.push(*page);
                 }
                 Found::Used => round.used += 1,
                 Found::Dirty => round.done.dirty += 1,
@@ -155,7 +150,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return Found::Busy;
         }
         if state.try_evict() {
-            return Found::Evicted(page);
+            return Found::Evicted;
         }
         if state.unpin() {
             releases.push(page);

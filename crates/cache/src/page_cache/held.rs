@@ -123,7 +123,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page. Returns whether this was the last pin of a page in no mapping:
-    /// then the caller owns the page, and calls [`release_last`](Self::release_last).
+    /// then the caller owns the page, and calls [`release_one`](Self::release_one).
     #[inline]
     #[must_use]
     pub fn unhold_last(self, page: PageNo) -> bool {
@@ -133,11 +133,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
         descriptor.set_held(false);
         descriptor.state.unpin()
-    }
-
-    /// Frees a page that the caller owns: see [`unhold_last`](Self::unhold_last).
-    pub fn release_last(self, page: PageNo) {
-        self.release_one(page);
     }
 
     #[cold]

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::index::{BATCH, Entry, GRACE_BATCH};
 use super::mapping::MappingId;
 use super::outcome::{Invalidate, Invalidated};
-use crate::lru::{PageNo, State};
+use crate::lru::{Few, PageNo, State};
 use core::ops::Range;
 
 impl<H: Host> PageCacheRef<'_, H> {
@@ -45,8 +45,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         let dirty = if which == Invalidate::CleanOnly { State::DIRTY } else { 0 };
         let busy = State::PINS | State::SHARED | State::EXCLUSIVE | State::WRITEBACK | dirty;
         let mut found = [(0, Entry::Empty); BATCH];
-        let (mut removed, mut states) = ([(0, PageNo(0)); BATCH], [State::default(); BATCH]);
-        let (mut count_taken, tables) = (0, self.tables);
+        let mut removed = Few::<(u64, PageNo), BATCH>::default();
+        let mut states = Few::<State, BATCH>::default();
+        let tables = self.tables;
         tables.counters.add(self.host.slot(), Event::IndexHolds, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
         let count = locked.tree.entries(range.start..=range.end - 1, &mut found);
@@ -57,20 +58,19 @@ impl<H: Host> PageCacheRef<'_, H> {
             };
             match tables.pages.at(*page).take_out(busy, State::PIN) {
                 Ok(before) => {
-                    (removed[count_taken], states[count_taken]) = ((*index, *page), before);
-                    count_taken += 1;
+                    removed.push((*index, *page));
+                    states.push(before);
                 }
                 Err(_) => done.busy += 1,
             }
         }
-        let removed = &removed[..count_taken];
-        locked.tree.remove_batch(removed);
+        locked.tree.remove_batch(&removed);
         locked.publish();
         drop(locked);
-        done.dropped += count_taken as u64;
+        done.dropped += removed.len() as u64;
         let mut releases = self.releases();
-        for ((_, page), before) in removed.iter().zip(states) {
-            self.note_removed(*page, before);
+        for ((_, page), before) in removed.iter().zip(&*states) {
+            self.note_removed(*page, *before);
             if self.leave_to(*page) {
                 releases.push(*page);
             }

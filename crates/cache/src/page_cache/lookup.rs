@@ -117,9 +117,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
+    /// Frees a page that the caller owns.
     #[cold]
     #[inline(never)]
-    pub(super) fn release_one(self, page: PageNo) {
+    pub fn release_one(self, page: PageNo) {
         // Users call `unpin` on their fast paths, outside the gate.
         let _inside = gate::enter();
         self.release(&[page]);

@@ -10,10 +10,10 @@
 //! Each file uses only files to its left:
 //!
 //! ```text
-//! options, outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index
+//! outcome, host, counters, waits, descriptors, demand, error_sequence, readahead, index
 //!     -> workingset, list_balance, tail_blocks, mapping -> cache
 //!     -> release -> lookup, latch -> dirty, scan -> group_scan -> alloc -> leave -> fill
-//!     -> held, truncate, invalidate, print, validate
+//!     -> held, truncate, invalidate, validate
 //! ```
 
 mod alloc;
@@ -34,9 +34,7 @@ mod leave;
 mod list_balance;
 mod lookup;
 mod mapping;
-mod options;
 mod outcome;
-mod print;
 mod readahead;
 mod release;
 mod scan;
@@ -51,9 +49,8 @@ pub use counters::{EVENTS, Event, EventCounts};
 pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
-pub use options::{PageCacheOptions, TruncationPolicy};
 pub use outcome::{
-    Effort, Full, Invalidate, Invalidated, ReadError, RekeyError, ScanFor, ScanRequest, Scanned,
-    Slot,
+    Effort, Full, Invalidate, Invalidated, PageCacheOptions, ReadError, RekeyError, ScanFor,
+    ScanRequest, Scanned, Slot, TruncationPolicy,
 };
 pub use readahead::{Need, READAHEAD_BYTES, ReadAhead, Trigger, Window};

@@ -1,7 +1,41 @@
-//! Arguments and results of operations on pages.
+//! The choices of a page cache, and arguments and results of operations on pages.
 
 use crate::lru::PageNo;
 use quarry_sys::clock::monotonic_ns;
+
+/// The steps by which pages leave a mapping, as document 001 compares them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TruncationPolicy {
+    /// Linux 4.14: the index is entered once per page, and each page is freed separately.
+    Vanilla,
+    /// Jan Kara's series (4.15): the index is entered once for 14 pages.
+    Jan,
+    /// As `Jan`, but one critical section frees a list of pages (commit 9cca35d42eb6, Linux 4.15).
+    OneIrq,
+    /// As `OneIrq`, but the add batches are drained once per release, shadow entries are cleared in
+    /// batches, and there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
+    #[default]
+    Mel,
+}
+
+impl TruncationPolicy {
+    /// All policies from oldest to newest, by the names that options and tables print.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("vanilla", Self::Vanilla),
+        ("jan", Self::Jan),
+        ("oneirq", Self::OneIrq),
+        ("mel", Self::Mel),
+    ];
+}
+
+/// Options of a page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCacheOptions {
+    /// The steps by which pages leave a mapping.
+    pub truncation: TruncationPolicy,
+    /// Freed pages go to the cold end of the per-CPU lists (Linux up to 4.14).
+    pub cold_hint: bool,
+}
 
 /// The effort that a request for a page may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +146,15 @@ impl ScanRequest {
     /// preempted task is not refused memory. A task that keeps its CPU looks at them in less than
     /// `DIRECT_NS`.
     pub const LEAST_SCANNED: u64 = 1024;
+
+    /// The monotonic time at which a direct reclaim that begins now ends.
+    pub(super) fn direct_end_ns() -> u64 {
+        match monotonic_ns() {
+            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
+            0 => u64::MAX,
+            now => now + Self::DIRECT_NS,
+        }
+    }
 
     pub(super) fn is_over(&self, done: &Scanned) -> bool {
         self.until_ns != u64::MAX

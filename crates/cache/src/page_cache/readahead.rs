@@ -76,12 +76,6 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// No stream yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { start: 0, size: 0, ahead: 0, next: 0 }
-    }
-
     /// Returns the window for a request; `is_cached` tests a page. If the missed page is an evicted
     /// marker, the window begins beyond it, and the caller reads that page itself. O(most).
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {

@@ -6,8 +6,8 @@
 use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
-use super::options::TruncationPolicy;
-use crate::lru::PageNo;
+use super::outcome::TruncationPolicy;
+use crate::lru::{Few, PageNo};
 use quarry_mm::frame::{End, Kind, Order, Pfn};
 use quarry_mm::slab::CacheId;
 use quarry_mm::zone::GroupId;
@@ -20,24 +20,21 @@ pub(super) const TOGETHER: usize = 32;
 /// Collects pages to release; releases them when it is full, and when it is dropped.
 pub(super) struct Releases<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
-    count: usize,
-    pages: [PageNo; TOGETHER],
+    pages: Few<PageNo, TOGETHER>,
 }
 
 impl<H: Host> Releases<'_, H> {
     /// Adds a page that the caller owns.
     #[inline]
     pub(super) fn push(&mut self, page: PageNo) {
-        if self.count == TOGETHER {
+        if self.pages.len() == TOGETHER {
             self.flush();
         }
-        self.pages[self.count] = page;
-        self.count += 1;
+        self.pages.push(page);
     }
 
-    pub(super) fn flush(&mut self) {
-        let count = core::mem::take(&mut self.count);
-        self.cache.release(&self.pages[..count]);
+    fn flush(&mut self) {
+        self.cache.release(&self.pages.take());
     }
 }
 
@@ -49,7 +46,7 @@ impl<H: Host> Drop for Releases<'_, H> {
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
     pub(super) fn releases(self) -> Releases<'a, H> {
-        Releases { cache: self, count: 0, pages: [PageNo(0); TOGETHER] }
+        Releases { cache: self, pages: Few::default() }
     }
 
     pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {

@@ -21,7 +21,7 @@ use super::index::Entry;
 use super::mapping::LockedMapping;
 use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
-use crate::lru::{ListKind, PageNo, Sizes, State};
+use crate::lru::{Few, ListKind, PageNo, Sizes, State, Waiting};
 use quarry_mm::frame::NodeId;
 use quarry_mm::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
@@ -38,17 +38,8 @@ const MOST_EMPTY_LOOKS: u32 = 32;
 /// inactive list, as the kernel does with all used pages, so that the reclaim ends.
 const MOST_SPARED: usize = 256;
 
-struct Isolated {
-    count: usize,
-    pages: [(PageNo, bool); CLUSTER],
-}
-
-impl Isolated {
-    fn push(&mut self, page: PageNo, active: bool) {
-        self.pages[self.count] = (page, active);
-        self.count += 1;
-    }
-}
+/// Pages that go back to a list: true for the active one.
+type Isolated = Few<(PageNo, bool), CLUSTER>;
 
 struct Progress {
     done: Scanned,
@@ -113,11 +104,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node even if time is up. Waits
     /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
-        let until_ns = match monotonic_ns() {
-            // With `QUARRY_SANDBOX=1` there is no clock, and so no time limit.
-            0 => u64::MAX,
-            now => now + ScanRequest::DIRECT_NS,
-        };
+        let until_ns = ScanRequest::direct_end_ns();
         let mut all = Scanned::default();
         for node in self.host.pages().zones().fallback_order(near) {
             let Sizes { active, inactive } = self.tables.lru.sizes(node);
@@ -141,25 +128,24 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
-        let (lru, pages) = (&self.tables.lru, &self.tables.pages);
-        match who {
-            ScanFor::Direct => lru.isolate_anywhere(pages, node, from, out),
-            ScanFor::Background => lru.isolate(pages, node, from, out),
-        }
+        let waiting = match who {
+            ScanFor::Direct => Waiting::ForOthers,
+            ScanFor::Background => Waiting::Waits,
+        };
+        self.tables.lru.isolate(&self.tables.pages, (node, from), waiting, out)
     }
 
     /// Puts isolated pages back; releases those that are in no index and have no other pins.
     fn put_back(self, isolated: &Isolated, releases: &mut Releases<'a, H>) {
         let (tables, slot) = (self.tables, self.host.slot());
-        let pages = &isolated.pages[..isolated.count];
-        tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
+        tables.lru.put_back(&tables.pages, slot, isolated, &mut |page| releases.push(page));
     }
 
     /// Deactivates pages, except the first `spare_used` used pages; returns how many it looked at.
     fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
-        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
+        let mut isolated = Isolated::default();
         let mut rotated = 0;
         for page in &found[..count] {
             let state = &self.tables.pages.at(*page).state;
@@ -174,7 +160,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             } else {
                 state.set(State::WORKINGSET);
             }
-            isolated.push(*page, stays);
+            isolated.push((*page, stays));
         }
         let slot = self.host.slot();
         self.tables.counters.add(slot, Event::Rotated, rotated);
@@ -192,35 +178,31 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     ) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Inactive, &mut found[..most]);
-        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
-        let (mut evicted, mut evicted_count) = ([PageNo(0); CLUSTER], 0);
+        let (mut isolated, mut evicted) = (Isolated::default(), Few::<PageNo, CLUSTER>::default());
         let mut activated = 0;
         let mut locked = None;
         for page in &found[..count] {
             match self.fate(node, *page, &mut locked, so_far) {
-                Fate::Evicted => {
-                    evicted[evicted_count] = *page;
-                    evicted_count += 1;
-                }
+                Fate::Evicted => evicted.push(*page),
                 Fate::Active => {
                     activated += 1;
-                    isolated.push(*page, true);
+                    isolated.push((*page, true));
                 }
-                Fate::Inactive => isolated.push(*page, false),
+                Fate::Inactive => isolated.push((*page, false)),
             }
         }
         drop(locked);
         so_far.done.scanned += count as u64;
-        so_far.done.freed += evicted_count as u64;
-        self.tables.demands.evicted(evicted_count as u64);
+        so_far.done.freed += evicted.len() as u64;
+        self.tables.demands.evicted(evicted.len() as u64);
         let (counters, slot) = (&self.tables.counters, self.host.slot());
-        let frames = evicted[..evicted_count].iter().map(|page| self.frames(*page)).sum();
+        let frames = evicted.iter().map(|page| self.frames(*page)).sum();
         counters.add(slot, Event::Removed, frames);
         counters.add(slot, Event::Activated, activated);
-        counters.add(slot, Event::Rotated, isolated.count as u64 - activated);
+        counters.add(slot, Event::Rotated, isolated.len() as u64 - activated);
         self.tables.clocks.at(usize::from(node.0)).activated(activated);
         let mut releases = self.releases();
-        evicted[..evicted_count].iter().for_each(|page| releases.push(*page));
+        evicted.iter().for_each(|page| releases.push(*page));
         self.put_back(&isolated, &mut releases);
         count
     }

@@ -16,29 +16,13 @@ use super::counters::Event;
 use super::host::Host;
 use super::index::{BATCH, Entry, GRACE_BATCH};
 use super::mapping::{LockedMapping, MappingId};
-use super::options::TruncationPolicy;
+use super::outcome::TruncationPolicy;
 use super::release::Releases;
-use crate::lru::{PageNo, State};
+use crate::lru::{Few, PageNo, State};
 use quarry_mm::zone::GroupId;
 
-/// Up to 14 pages that were taken out of the index, latched and pinned by the truncation.
-struct Taken {
-    count: usize,
-    pages: [PageNo; BATCH],
-}
-
-impl Taken {
-    const NONE: Self = Self { count: 0, pages: [PageNo(0); BATCH] };
-
-    fn push(&mut self, page: PageNo) {
-        self.pages[self.count] = page;
-        self.count += 1;
-    }
-
-    fn as_slice(&self) -> &[PageNo] {
-        &self.pages[..self.count]
-    }
-}
+/// Pages that were taken out of the index, latched and pinned by the truncation, by their indexes.
+type Taken = Few<(u64, PageNo), BATCH>;
 
 struct Truncation<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
@@ -123,11 +107,11 @@ impl<'a, H: Host> Truncation<'a, H> {
             }
         }
         drop(locked);
-        let mut taken = Taken::NONE;
+        let mut taken = Taken::default();
         for (index, entry) in &found[..count] {
             match entry {
                 Entry::Page(page) => match self.take_pinned(*index, *page) {
-                    true => taken.push(*page),
+                    true => taken.push((*index, *page)),
                     false => self.cache.unpin(*page),
                 },
                 _ => self.clear_shadow(*index),
@@ -167,9 +151,8 @@ impl<'a, H: Host> Truncation<'a, H> {
     /// Removes up to 14 entries in one hold of the lock. Returns the next index.
     fn batch(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
-        let (mut taken, mut states) = (Taken::NONE, [State::default(); BATCH]);
-        let (mut removed, mut shadows) = ([(0, PageNo(0)); BATCH], [0; BATCH]);
-        let mut shadow_count = 0;
+        let (mut taken, mut states) = (Taken::default(), Few::<State, BATCH>::default());
+        let mut shadows = Few::<u64, BATCH>::default();
         let mut locked = self.lock()?;
         let count = locked.tree.entries(from..=u64::MAX, &mut found);
         for (index, entry) in &found[..count] {
@@ -177,26 +160,21 @@ impl<'a, H: Host> Truncation<'a, H> {
                 Entry::Page(page) => {
                     let descriptor = self.cache.tables.pages.at(*page);
                     if let Ok(before) = descriptor.take_out(BUSY, State::PIN) {
-                        states[taken.count] = before;
-                        removed[taken.count] = (*index, *page);
-                        taken.push(*page);
+                        taken.push((*index, *page));
+                        states.push(before);
                     }
                 }
-                _ => {
-                    shadows[shadow_count] = *index;
-                    shadow_count += 1;
-                }
+                _ => shadows.push(*index),
             }
         }
-        locked.tree.remove_batch(&removed[..taken.count]);
+        locked.tree.remove_batch(&taken);
         if self.policy == TruncationPolicy::Mel {
-            locked.tree.clear_shadows(&shadows[..shadow_count]);
-            shadow_count = 0;
+            locked.tree.clear_shadows(&shadows.take());
         }
         locked.publish();
         drop(locked);
-        shadows[..shadow_count].iter().for_each(|index| self.clear_shadow(*index));
-        for (page, before) in taken.as_slice().iter().zip(&states) {
+        shadows.iter().for_each(|index| self.clear_shadow(*index));
+        for ((_, page), before) in taken.iter().zip(&*states) {
             self.note(*page, *before);
         }
         self.release(&taken);
@@ -204,14 +182,14 @@ impl<'a, H: Host> Truncation<'a, H> {
     }
 
     fn release(&mut self, taken: &Taken) {
-        if taken.count == 0 {
+        if taken.is_empty() {
             return;
         }
         let mut releases = self.cache.releases();
         if !(self.policy == TruncationPolicy::Mel && self.is_drained) {
             self.drain(&mut releases);
         }
-        for page in taken.as_slice() {
+        for (_, page) in taken.iter() {
             if self.cache.leave_to(*page) {
                 releases.push(*page);
             }

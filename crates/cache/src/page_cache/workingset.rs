@@ -82,12 +82,6 @@ fresh_zero! {
 }
 
 impl Clock {
-    /// A clock at 0.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { nonresident_age: AtomicU64::new(0) }
-    }
-
     /// Pages evicted or activated so far.
     #[must_use]
     pub fn age(&self) -> u64 {

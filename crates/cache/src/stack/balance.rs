@@ -17,7 +17,7 @@
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
 
-use super::balancing::add;
+use super::caching::add;
 use super::cost::Share;
 use super::evict::{listed_pages, spare_frames};
 use super::host::CachingStack;
@@ -25,7 +25,6 @@ use super::pressure::level_of;
 use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::pcp::PageAllocator;
 use quarry_mm::stack::{Pressure, StackHost, Stash};
 use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 use quarry_sys::percpu::PerCpu;
@@ -221,10 +220,6 @@ impl<S: CachingStack> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
-    fn lists(&self) -> &PageAllocator<<S as StackHost>::Pages> {
-        StackHost::pages(self.stack)
-    }
-
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();
@@ -239,10 +234,8 @@ impl<S: CachingStack> Run<'_, S> {
         self.ask_shrinkers();
         let freed = before.saturating_sub(self.missing());
         let is_enough = freed > 0 && freed >= before / ENOUGH;
-        if self.missing() == 0 || self.passes >= MOST_PASSES {
-            return false;
-        }
-        if !is_enough && self.priority == 0 {
+        let is_last = self.passes >= MOST_PASSES || self.priority == 0 && !is_enough;
+        if self.missing() == 0 || is_last {
             return false;
         }
         self.priority -= u32::from(!is_enough);
@@ -279,7 +272,9 @@ impl<S: CachingStack> Run<'_, S> {
             let who = ScanFor::Background;
             let request = ScanRequest { who, most: missing, most_scanned, until_ns: u64::MAX };
             let done = cache.reclaim(zone.node(), &request);
-            self.note_pages(Shrunk { scanned: done.scanned, freed: done.freed });
+            let looked_at = Shrunk { scanned: done.scanned, freed: done.freed };
+            self.pages += looked_at;
+            self.window += looked_at;
             if done.freed > 0 && self.missing() > 0 {
                 self.drain_lists();
             }
@@ -290,9 +285,10 @@ impl<S: CachingStack> Run<'_, S> {
     /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the
     /// lists of other CPUs only once, because their threads soon refill these lists.
     fn drain_lists(&mut self) {
+        let lists = StackHost::pages(self.stack);
         match core::mem::replace(&mut self.has_drained_lists, true) {
-            true => self.lists().drain_slot(self.stack.percpu().current()),
-            false => self.lists().drain_all(),
+            true => lists.drain_slot(self.stack.percpu().current()),
+            false => lists.drain_all(),
         }
     }
 
@@ -301,15 +297,6 @@ impl<S: CachingStack> Run<'_, S> {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
         let shrinkers = self.stack.shrinkers();
         let done = shrinkers.shrink(self.caller, self.priority, self.shares.1, most);
-        self.note_objects(done);
-    }
-
-    fn note_pages(&mut self, done: Shrunk) {
-        self.pages += done;
-        self.window += done;
-    }
-
-    fn note_objects(&mut self, done: Shrunk) {
         self.objects += done;
         self.window += done;
         // The freed objects are in the arrays of this CPU, and their slabs may be empty by now.

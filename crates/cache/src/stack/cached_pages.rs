@@ -1,22 +1,21 @@
 //! The page cache as the cache of a stack.
 
 use super::balance::pressure;
-use super::balancing::add;
-use super::caching::PageCaching;
-use super::evict;
+use super::caching::{Balancing, PageCaching, PageCachingOptions, add};
+use super::evict::evict_for;
 use super::host::CachingStack;
-use super::options::PageCachingOptions;
 use crate::lru::{LruPolicy, PageNo};
-use crate::page_cache::EventCounts;
+use crate::page_cache::{EventCounts, PageCache};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, CachedPages, Miss, StackHost, bytes};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
+use quarry_sys::own_stack;
 
 impl<P: LruPolicy> CachedPages for PageCaching<P> {
     type Options = PageCachingOptions<P>;
 
-    const NEW: Self = Self::new();
+    const NEW: Self = Self { balancing: Balancing::new(), pages: PageCache::new() };
 
     fn policy(options: &PageCachingOptions<P>) -> &'static str {
         options.lru.policy.name()
@@ -28,7 +27,8 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         miss: &mut Miss<'_>,
         attempt: &mut dyn FnMut() -> bool,
     ) -> bool {
-        evict::reclaim_for(host, miss, attempt)
+        let Some(cache) = host.used_page_cache() else { return false };
+        own_stack::run(|| host.timed(|| evict_for(host, cache, miss, attempt)))
     }
 
     fn trim<H: StackHost<Cache = Self>>(host: &H) {

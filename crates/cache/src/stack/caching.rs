@@ -1,8 +1,24 @@
 //! The cache of a stack: a page cache, and the balance of the budget that it shares with the heap.
 
-use super::balancing::Balancing;
-use crate::lru::{LruPolicy, Splice};
-use crate::page_cache::PageCache;
+use super::cost::Costs;
+use super::pressure::PressureEvents;
+use super::shrinkers::Shrinkers;
+use crate::lru::{LruOptions, LruPolicy, Splice};
+use crate::page_cache::{PageCache, PageCacheOptions};
+use quarry_mm::stack::BalanceStats;
+use quarry_mm::zone::Groups;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// Options of the cache of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCachingOptions<P: LruPolicy = Splice> {
+    /// Options of the lists of cached pages.
+    pub lru: LruOptions<P>,
+    /// Options of the page cache.
+    pub pages: PageCacheOptions,
+}
 
 /// The page cache of a stack, and its balance. All zero bytes at first. `balancing` comes first: a
 /// program that caches no page may still use the balance, and then touches only the start.
@@ -12,8 +28,57 @@ pub struct PageCaching<P: LruPolicy = Splice> {
     pub(super) pages: PageCache<P>,
 }
 
-impl<P: LruPolicy> PageCaching<P> {
+/// The state of a stack's balance: its participants, and counts of its work. All zero bytes at
+/// first.
+pub(super) struct Balancing {
+    pub(super) shrinkers: Shrinkers,
+    pub(super) pressure: PressureEvents,
+    pub(super) groups: Groups,
+    pub(super) costs: CountedLock<Costs>,
+    pub(super) counts: Counts,
+}
+
+impl Balancing {
     pub(super) const fn new() -> Self {
-        Self { balancing: Balancing::new(), pages: PageCache::new() }
+        Self {
+            shrinkers: Shrinkers::new(),
+            pressure: PressureEvents::new(),
+            groups: Groups::new(),
+            costs: CountedLock::new(Costs::new()),
+            counts: Counts::new(),
+        }
+    }
+
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("balance->costs", &self.costs);
+    }
+}
+
+macro_rules! counts {
+    ($($name:ident)*) => {
+        pub(super) struct Counts {
+            $(pub(super) $name: AtomicU64,)*
+        }
+
+        impl Counts {
+            const fn new() -> Self {
+                Self { $($name: AtomicU64::new(0),)* }
+            }
+
+            pub(super) fn snapshot(&self) -> BalanceStats {
+                BalanceStats { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counts! {
+    runs reached passes pages_scanned pages_freed objects_scanned objects_freed frames_freed
+    refused refused_dirty
+}
+
+pub(super) fn add(counter: &AtomicU64, amount: u64) {
+    if amount > 0 {
+        counter.fetch_add(amount, Relaxed);
     }
 }

@@ -23,24 +23,16 @@ const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
 const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
-#[inline]
-pub(super) fn reclaim_for<S: CachingStack>(
-    stack: &S,
-    miss: &mut Miss<'_>,
-    attempt: &mut dyn FnMut() -> bool,
-) -> bool {
-    let Some(cache) = stack.used_page_cache() else { return false };
-    own_stack::run(|| stack.timed(|| evict_for(stack, cache, miss, attempt)))
-}
-
 #[inline(never)]
-fn evict_for<S: CachingStack>(
+pub(super) fn evict_for<S: CachingStack>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
     miss: &mut Miss<'_>,
     attempt: &mut dyn FnMut() -> bool,
 ) -> bool {
     let mut has_freed = stack.take_in_parts(miss.frames.max(CLUSTER), &|| miss.missing());
+    // A first look at a used page only activates it.
+    let most_fruitless = || (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS);
     let (mut fruitless, mut lost) = (0, 0);
     loop {
         let has_all = miss.collect();
@@ -58,7 +50,7 @@ fn evict_for<S: CachingStack>(
         fruitless = if has_freed { 0 } else { fruitless + done.scanned };
         let goes_on = has_freed
             || done.busy > 0 && miss.nap()
-            || done.busy == 0 && done.scanned > 0 && fruitless < most_fruitless(stack, cache);
+            || done.busy == 0 && done.scanned > 0 && fruitless < most_fruitless();
         if !goes_on {
             return false;
         }
@@ -87,11 +79,6 @@ pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S
 pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let nodes = StackHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
-}
-
-/// Twice the listed pages, as a first look at a used page only activates it; at most 65,536.
-fn most_fruitless<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    (2 * listed_pages(stack, cache)).min(MOST_FRUITLESS)
 }
 
 fn near<S: CachingStack>(stack: &S) -> NodeId {

@@ -4,26 +4,22 @@
 //! Each file uses only files to its left:
 //!
 //! ```text
-//! cost -> shrinkers -> pressure -> balancing -> caching -> host -> evict -> balance
-//! options, balancing, evict -> cached_pages
+//! cost -> shrinkers -> pressure -> caching -> host -> evict -> balance -> cached_pages
 //! ```
 
 mod balance;
-mod balancing;
 mod cached_pages;
 mod caching;
 mod cost;
 mod evict;
 mod host;
-mod options;
 mod pressure;
 mod shrinkers;
 
 pub use balance::{Balanced, Goal, balance, missing, note_relief, pressure};
-pub use caching::PageCaching;
+pub use caching::{PageCaching, PageCachingOptions};
 pub use evict::reclaim_pages;
 pub use host::CachingStack;
-pub use options::PageCachingOptions;
 pub use pressure::{MOST_CALLBACKS, PressureEvents};
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,

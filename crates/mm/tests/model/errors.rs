@@ -6,7 +6,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 /// A task that asks after the last error was recorded is told of an error, then or earlier. No task
 /// is told more often than there are errors.
 fn every_flusher_is_told() {
-    let (errors, told) = (ErrorSequence::new(), AtomicU32::new(0));
+    let (errors, told) = (ErrorSequence::default(), AtomicU32::new(0));
     let ask = |cursor: &mut _| {
         let news = errors.advance(cursor);
         assert!(matches!(news, None | Some(5 | 28)), "{news:?} was recorded by nobody");

@@ -101,7 +101,11 @@ struct Bed {
 
 impl Bed {
     fn new(bug: PlantedBug, waits: bool) -> Self {
-        Self { host: Host::new(bug, waits), nodes: IndexNodes::new(), index: Index::new(OWNER, ()) }
+        Self {
+            host: Host::new(bug, waits),
+            nodes: IndexNodes::default(),
+            index: Index::new(OWNER, ()),
+        }
     }
 
     /// Inserts an entry, unless a page is there, which stays. Returns the page or the old entry.

@@ -8,11 +8,12 @@
 //!   process, as the C library does in the last thread of a program.
 
 use super::privileges;
-use super::status::Status;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
+use core::str::from_utf8;
+use quarry_sys::file::find_piece;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::run_anywhere;
@@ -113,6 +114,40 @@ pub(super) fn begin() {
     }
     privileges::begin();
     watch_process();
+}
+
+/// Lines of `/proc/self/status` (`fs/proc/array.c`, Linux 6.x), read without allocating. The file
+/// describes the main thread, which stays listed until all other threads have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Status {
+    /// The main thread has ended by `pthread_exit`.
+    main_has_ended: bool,
+    /// Number of threads; the main thread is always counted.
+    threads: u32,
+    /// The main thread has set `PR_SET_NO_NEW_PRIVS`.
+    no_new_privileges: bool,
+}
+
+impl Status {
+    fn read() -> Option<Self> {
+        let mut status = Self::default();
+        let _ = find_piece(c"/proc/self/status", b'\n', |line| {
+            let (name, value) = from_utf8(line).ok()?.split_once(':')?;
+            let value = value.trim_ascii();
+            match name {
+                "State" => status.main_has_ended = value.starts_with('Z'),
+                "Threads" => status.threads = value.parse().ok()?,
+                // The last line that is needed. The file has it from Linux 4.10 on.
+                "NoNewPrivs" => {
+                    status.no_new_privileges = value == "1";
+                    return Some(());
+                }
+                _ => {}
+            }
+            None
+        });
+        (status.threads > 0).then_some(status)
+    }
 }
 
 pub(super) fn watch_process() {

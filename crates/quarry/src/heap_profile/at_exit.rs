@@ -5,8 +5,9 @@ use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
 use super::switch::{begin, is_of_this_process, stop};
 use crate::error::{Error, OsError};
-use crate::file_name::FileName;
-use core::ffi::{CStr, c_int};
+use crate::file_name::{FileName, open_regular};
+use core::ffi::CStr;
+use quarry_sys::file_descriptor::FileDescriptor;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
 
@@ -65,41 +66,15 @@ extern "C" fn write_at_exit() {
     // SAFETY: this is registered only once the name was set.
     let name = unsafe { NAME.expanded() };
     if is_of_this_process()
-        && let Err(error) = open(name.as_c_str()).and_then(|file| write_to_descriptor(file.0))
+        && let Err(error) =
+            open(name.as_c_str()).and_then(|file| write_to_descriptor(file.number()))
     {
         complain(&error);
     }
 }
 
-struct File(c_int);
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: we opened it, and no other code knows it.
-        unsafe { libc::close(self.0) };
-    }
-}
-
-/// Opens or creates a file; refuses one that is not regular: another user may have made a pipe.
-fn open(path: &CStr) -> Result<File, Error> {
-    let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
-    let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-    // SAFETY: the path outlives the calls; `status` is writable.
-    unsafe {
-        let file = libc::open(path.as_ptr(), access | wary, 0o600);
-        if file < 0 {
-            return Err(OsError::last().into());
-        }
-        let file = File(file);
-        let mut status = core::mem::zeroed::<libc::stat>();
-        let is_regular = libc::fstat(file.0, &raw mut status) == 0
-            && status.st_mode & libc::S_IFMT == libc::S_IFREG;
-        if !is_regular {
-            return Err(OsError(libc::EINVAL).into());
-        }
-        if libc::ftruncate(file.0, 0) != 0 {
-            return Err(OsError::last().into());
-        }
-        Ok(file)
-    }
+fn open(path: &CStr) -> Result<FileDescriptor, Error> {
+    let file = open_regular(path, 0, 0o600)?.ok_or(OsError(libc::EINVAL))?;
+    file.set_size(0)?;
+    Ok(file)
 }

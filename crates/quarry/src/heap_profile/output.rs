@@ -3,6 +3,7 @@
 use crate::error::{Error, OsError};
 use crate::instance::{is_ready, profile};
 use core::ffi::{c_int, c_void};
+use quarry_sys::file_descriptor::FileDescriptor;
 
 /// Writes the current profile, or else the last one, to a file: raw, for `quarry profile FILE`.
 /// About 1 MiB; may be called while the profile is on. O(size).
@@ -52,22 +53,18 @@ fn copy_maps(fd: c_int) -> Result<(), Error> {
     if maps < 0 {
         return Err(OsError::last().into());
     }
-    let mut buffer = [0u8; 2048];
-    let copied = loop {
-        // SAFETY: the buffer is writable for its length.
-        let read = unsafe { libc::read(maps, buffer.as_mut_ptr().cast(), buffer.len()) };
-        match usize::try_from(read) {
-            Ok(0) => break Ok(()),
-            Ok(read) => {
-                if let Err(error) = write_memory(fd, buffer.as_ptr().cast(), read) {
-                    break Err(error);
-                }
-            }
-            Err(_) if OsError::last() == OsError(libc::EINTR) => {}
-            Err(_) => break Err(OsError::last().into()),
-        }
-    };
     // SAFETY: we opened it, and no other code knows it.
-    unsafe { libc::close(maps) };
-    copied
+    let maps = unsafe { FileDescriptor::owned(maps) };
+    let mut buffer = [0u8; 2048];
+    loop {
+        let start = buffer.as_mut_ptr().cast();
+        // SAFETY: the buffer is writable for its length.
+        let read = unsafe { libc::read(maps.number(), start, buffer.len()) };
+        match usize::try_from(read) {
+            Ok(0) => return Ok(()),
+            Ok(read) => write_memory(fd, buffer.as_ptr().cast(), read)?,
+            Err(_) if OsError::last() == OsError(libc::EINTR) => {}
+            Err(_) => return Err(OsError::last().into()),
+        }
+    }
 }

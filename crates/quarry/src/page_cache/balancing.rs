@@ -7,7 +7,7 @@
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
-use crate::balancer::{Balancer, Wait};
+use crate::balancer::{Balancer, Cache, Wait};
 use crate::gate;
 use crate::instance::{STACK, is_ready, zones};
 use quarry_cache::{Goal, PageCaching, ReclaimCaller};
@@ -43,14 +43,6 @@ static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// Frames of the largest waiting request; 0 if no request waits. The end of any wait clears it.
 static AWAITED: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget is
-/// below its low mark or lacks room for a request that waits. O(1); one load without either.
-#[inline]
-fn is_due() -> bool {
-    let budget = zones().budget();
-    budget.has_reserve() && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
-}
-
 /// The high mark, plus the frames for which a request waits.
 fn goal() -> Goal {
     let budget = zones().budget();
@@ -60,19 +52,11 @@ fn goal() -> Goal {
     }
 }
 
-/// Asks the background thread, if it exists, for a balance.
-#[cold]
-fn want() {
-    if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
-        ring();
-    }
-}
-
 /// Asks for a balance if it is due after the page cache has grown. The caller has no lock. O(1).
 #[inline]
 pub(super) fn want_if_due() {
-    if is_due() {
-        want();
+    if Cache::is_due() {
+        Cache::want();
     }
 }
 
@@ -81,7 +65,7 @@ fn balance_if_due() {
         return;
     }
     quarry_cache::note_relief(&STACK);
-    if !WANTED.load(Acquire) && !is_due() || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
+    if !WANTED.load(Acquire) && !Cache::is_due() || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
         return;
     }
     WANTED.store(false, Relaxed);
@@ -96,7 +80,7 @@ fn balance_if_due() {
 /// Waits for the end of a balance, for at most `ns` nanoseconds.
 fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
-    want();
+    Cache::want();
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
@@ -171,29 +155,28 @@ pub(super) fn wake_for_writeback() -> bool {
     is_there
 }
 
-/// Writes until neither writeback nor a balance is due. Outside the gate: backings may be slow.
-fn write_dirty_pages() {
-    writers::write_some(writers::TURN_PAGES, |_| {
-        balance_if_due();
-        !writers::is_due() && !is_due()
-    });
-}
-
 impl Balancer for PageCaching {
     type Wait = BalanceWait;
 
+    /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget
+    /// is below its low mark or lacks room for a request that waits. O(1); one load without either.
     #[inline]
     fn is_due() -> bool {
-        is_due()
+        let budget = zones().budget();
+        budget.has_reserve()
+            && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
     }
 
+    #[cold]
     fn want() {
-        want();
+        if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
+            ring();
+        }
     }
 
     fn want_now() {
         RETRY_AT_NS.store(0, Relaxed);
-        want();
+        Self::want();
     }
 
     fn approach(beyond: usize, ns: u64) {
@@ -205,8 +188,12 @@ impl Balancer for PageCaching {
 
     fn work() {
         balance_if_due();
-        if WRITES_WISHED.swap(false, AcqRel) || is_due() {
-            write_dirty_pages();
+        if WRITES_WISHED.swap(false, AcqRel) || Self::is_due() {
+            // Outside the gate: backings may be slow.
+            writers::write_some(writers::TURN_PAGES, |_| {
+                balance_if_due();
+                !writers::is_due() && !Self::is_due()
+            });
         }
     }
 

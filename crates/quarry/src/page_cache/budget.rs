@@ -5,8 +5,8 @@ use super::balancing;
 use super::registration::{Kind, Registration};
 use crate::error::{Error, accept};
 use crate::instance::{STACK, zones};
+use crate::limits;
 use crate::process::{self, Mode, ensure_ready};
-use crate::{background, limits};
 use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{BudgetStats, Pressure};
@@ -53,8 +53,8 @@ impl Default for GroupOptions {
 impl GroupOptions {
     fn limits(&self) -> Result<GroupLimits, Error> {
         accept("the min of a group", self.min, 0..=self.high.min(self.max))?;
-        let [min, high, max, pinned_max] =
-            [self.min, self.high, self.max, self.pinned_max].map(frames);
+        let [min, high, max, pinned_max] = [self.min, self.high, self.max, self.pinned_max]
+            .map(|bytes| limits::frames(bytes as u64));
         Ok(GroupLimits { min, high, max, pinned_max })
     }
 }
@@ -92,10 +92,6 @@ pub struct GroupUse {
     pub reclaims: u64,
 }
 
-fn frames(bytes: usize) -> u32 {
-    u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX)
-}
-
 impl Budget {
     /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
     #[must_use]
@@ -120,7 +116,7 @@ impl Budget {
     pub fn set_marks(self, min: Option<usize>, scale: u32) -> Result<(), Error> {
         accept("the scale of the marks", scale as usize, 1..=3000)?;
         accept("the min mark", min.unwrap_or(0), 0..=self.limit().unwrap_or(MOST_BYTES))?;
-        let options = MarkOptions { min: min.map(frames), scale };
+        let options = MarkOptions { min: min.map(|bytes| limits::frames(bytes as u64)), scale };
         zones().budget().set_marks(options);
         Ok(())
     }
@@ -148,13 +144,10 @@ impl Budget {
         shrinker: S,
         options: ShrinkerOptions,
     ) -> Result<Registration, Error> {
-        let registered = Registration::of(shrinker, |object| {
+        Registration::of(shrinker, |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
-        })?;
-        zones().budget().keep_reserve();
-        background::start_for_callbacks();
-        Ok(registered)
+        })
     }
 
     /// Calls `tell` when the pressure changes, on the background thread or on a thread that calls
@@ -170,13 +163,10 @@ impl Budget {
             // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
         }
-        let registered = Registration::of(tell, |object| {
+        Registration::of(tell, |object| {
             // SAFETY: the registration keeps `tell`, which any thread may call, until its removal.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
-        })?;
-        zones().budget().keep_reserve();
-        background::start_for_callbacks();
-        Ok(registered)
+        })
     }
 
     /// The current shortage of memory. O(1).

@@ -166,15 +166,16 @@ impl<A: Access> FileBacking<A> {
 
     /// The result of a read. If it ended early, the file may have a new end, so this asks for it.
     fn found(&self, moved: Transfer, asked: usize) -> Result<usize, OsError> {
-        match moved {
-            Transfer { bytes: 0, error: Some(error) } => Err(error),
-            Transfer { bytes, error: None } if bytes < asked => {
-                self.ask_size()?;
-                Ok(bytes)
-            }
-            Transfer { bytes, .. } => Ok(bytes),
+        if moved.error.is_none() && moved.bytes < asked {
+            self.ask_size()?;
         }
+        progress(moved)
     }
+}
+
+/// The number of bytes moved, or the error if there are none.
+fn progress(moved: Transfer) -> Result<usize, OsError> {
+    moved.error.filter(|_| moved.bytes == 0).map_or(Ok(moved.bytes), Err)
 }
 
 impl<A: Access> Backing for FileBacking<A> {
@@ -209,26 +210,21 @@ impl<A: Access> Backing for FileBacking<A> {
         let moved = match within {
             None => self.file.write_at(pages, offset),
             Some(within) => {
-                let moved = self.file.write_at(front, offset);
-                match moved.error {
-                    Some(_) => moved,
-                    None => {
-                        let cut = self.file.write_at(&[&last[..within]], begin);
-                        // Bytes after the end of the file count as written.
-                        let rest = if cut.error.is_none() { last.len() } else { cut.bytes };
-                        Transfer { bytes: moved.bytes + rest, error: cut.error }
-                    }
+                let mut moved = self.file.write_at(front, offset);
+                if moved.error.is_none() {
+                    let cut = self.file.write_at(&[&last[..within]], begin);
+                    // Bytes after the end of the file count as written.
+                    moved.bytes += if cut.error.is_none() { last.len() } else { cut.bytes };
+                    moved.error = cut.error;
                 }
+                moved
             }
         };
         let reached = offset + moved.bytes as u64;
         if within.is_none() && reached > size {
             self.size.fetch_max(reached, Ordering::AcqRel);
         }
-        match moved {
-            Transfer { bytes: 0, error: Some(error) } => Err(error),
-            Transfer { bytes, .. } => Ok(bytes),
-        }
+        progress(moved)
     }
 
     fn sync(&self) -> Result<(), OsError> {

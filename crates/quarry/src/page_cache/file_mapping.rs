@@ -10,13 +10,11 @@ use super::{fill, writeback};
 use crate::background;
 use crate::error::Error;
 use crate::process;
-use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, Range, RangeBounds};
 use core::ptr::NonNull;
 use quarry_cache::page_cache::ErrorCursor;
-use quarry_mm::stack::Request;
 use quarry_sys::locks::Visit;
 use quarry_sys::report::warn;
 
@@ -28,7 +26,6 @@ struct Inner<B> {
 }
 
 impl<B: Backing> Inner<B> {
-    const LAYOUT: Layout = Layout::new::<Self>();
     const CALLS: WriterCalls =
         WriterCalls { write: Self::write_some, visit_locks: Self::visit_locks };
 
@@ -103,21 +100,14 @@ impl<B: Backing> Mapping<B> {
         most_ahead_bytes: usize,
     ) -> Result<Self, Error> {
         let raw = RawMapping::create(options)?;
-        let layout = Inner::<B>::LAYOUT;
-        let memory = process::alloc(Request::of(layout.size()).aligned(layout.align()));
-        let Some(memory) = memory else {
+        let most_ahead = (most_ahead_bytes / options.order.bytes()) as u32;
+        let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
+        let Some(inner) = process::boxed(Inner { core, backing }) else {
             raw.destroy();
             return Err(Error::Full);
         };
-        let inner = memory.cast::<Inner<B>>();
-        let bytes = options.order.bytes();
-        let most_ahead = (most_ahead_bytes / bytes) as u32;
-        let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
-        // SAFETY: the memory has this layout and is ours; the writer stays there until its removal.
-        unsafe {
-            inner.write(Inner { core, backing });
-            writers::add(inner.as_ref().core.writer());
-        }
+        // SAFETY: the writer stays there until its removal.
+        unsafe { writers::add(inner.as_ref().core.writer()) };
         // The background thread writes dirty pages, and keeps memory free for fills.
         background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })

@@ -37,10 +37,6 @@ impl<'a> Run<'a> {
         self.count += 1;
     }
 
-    fn is_full(&self) -> bool {
-        self.count == RUN
-    }
-
     /// Ends the fill of the next page; returns the page, pinned. A page that was not `asked` for
     /// gets the flag for read-ahead, and also becomes the marker if its index is `marker`.
     fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
@@ -74,7 +70,7 @@ impl<'a> Run<'a> {
                 Ok(0) if within == 0 => Err(OsError(libc::ENODATA)),
                 Ok(0) => {
                     // The backing ends here: the rest of its last page is zero.
-                    self.zero_from(within);
+                    self.bytes_of(self.filled)[within..].fill(0);
                     Ok(bytes - within)
                 }
                 moved => moved,
@@ -127,10 +123,6 @@ impl<'a> Run<'a> {
         // one slice of its bytes at a time. They are initialised: the system zeroes memory.
         unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
     }
-
-    fn zero_from(&mut self, within: usize) {
-        self.bytes_of(self.filled)[within..].fill(0);
-    }
 }
 
 impl Drop for Run<'_> {
@@ -149,13 +141,13 @@ pub(crate) fn read_missed<B: Backing>(
     index: u64,
 ) -> Result<RawPage, Error> {
     core.check_process()?;
-    let mut end = end_of(core, backing);
+    let mut end = end_of(core, backing.size());
     if index >= end {
         // Another task may be filling a new page after the end of the backing.
         if let Some(page) = core.raw.get_waiting(index)? {
             return Ok(page);
         }
-        end = end_anew(core, backing);
+        end = end_of(core, backing.size_anew());
         if index >= end {
             return Err(Error::OutOfRange { index, size: backing.size() });
         }
@@ -199,7 +191,7 @@ fn read_first<B: Backing>(mut run: Run<'_>, backing: &B, marker: Option<u64>) ->
 
 fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
     match error {
-        OsError(libc::ENODATA) if run.first >= end_of(run.core, backing) => {
+        OsError(libc::ENODATA) if run.first >= end_of(run.core, backing.size()) => {
             Error::OutOfRange { index: run.first, size: backing.size() }
         }
         error => Error::System(error),
@@ -209,7 +201,7 @@ fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
 /// Adds pages until one is cached, memory is short or the run is full; returns the next index.
 fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
     for index in range.clone() {
-        if run.is_full() || run.core.raw.is_cached(index) {
+        if run.count == RUN || run.core.raw.is_cached(index) {
             return index;
         }
         match run.core.raw.get_or_alloc(index, Effort::Easy) {
@@ -250,9 +242,9 @@ pub(crate) fn read_ahead<B: Backing>(
 
 /// Reads the pages of a range for later use, as far as the backing has them.
 pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range<u64>) {
-    let mut end = end_of(core, backing);
+    let mut end = end_of(core, backing.size());
     if range.end > end {
-        end = end_anew(core, backing);
+        end = end_of(core, backing.size_anew());
     }
     read_ahead(core, backing, range.start..range.end.min(end), None);
 }
@@ -263,23 +255,14 @@ pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, ind
     if core.is_forked() {
         return;
     }
-    let end = end_of(core, backing);
+    let end = end_of(core, backing.size());
     if let Some(window) = core.window(index, Trigger::Marker) {
         let Window { start, pages, marker } = window.before(end);
         read_ahead(core, backing, start..start + u64::from(pages), marker);
     }
 }
 
-/// The first index after the end of the backing, or after the last possible page.
-fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
-    page_behind(core, backing.size())
-}
-
-/// Like [`end_of`], after asking the backing whether it has become longer.
-fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
-    page_behind(core, backing.size_anew())
-}
-
-fn page_behind(core: &MappingCore, size: u64) -> u64 {
+/// The first index after the end of a backing of `size` bytes, or after the last possible page.
+fn end_of(core: &MappingCore, size: u64) -> u64 {
     size.div_ceil(core.page_bytes as u64).min(core.most_pages())
 }

@@ -54,7 +54,7 @@ impl MappingCore {
         most_ahead: u32,
         calls: &'static WriterCalls,
     ) -> Self {
-        let (bytes, errors) = (options.order.bytes(), ErrorSequence::new());
+        let (bytes, errors) = (options.order.bytes(), ErrorSequence::default());
         let counts_pins = STACK.groups().at(GroupId(options.group)).counts_pins();
         Self {
             writer: Writer::new(calls),
@@ -67,7 +67,7 @@ impl MappingCore {
             quiet_until_ns: AtomicU64::new(0),
             reported: CountedLock::new(errors.cursor()),
             errors,
-            ahead: CountedLock::new(ReadAhead::new()),
+            ahead: CountedLock::new(ReadAhead::default()),
         }
     }
 

@@ -196,36 +196,43 @@ impl<'a> PageRef<'a, ReadWrite> {
     }
 }
 
+/// Defines what pages that are latched for reading and for writing have in common.
+macro_rules! latched {
+    ($name:ident) => {
+        impl<'a> $name<'a> {
+            /// Releases the latch, and keeps the pin.
+            #[must_use]
+            pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
+                self.pin.clone()
+            }
+
+            /// The index of the page in its mapping. O(1).
+            #[must_use]
+            pub fn index(&self) -> u64 {
+                self.pin.index()
+            }
+        }
+
+        impl Deref for $name<'_> {
+            type Target = [u8];
+
+            #[inline]
+            fn deref(&self) -> &[u8] {
+                let pin = &self.pin;
+                // SAFETY: the page is pinned, filled, and latched.
+                unsafe { core::slice::from_raw_parts(pin.bytes.as_ptr(), pin.len_of()) }
+            }
+        }
+    };
+}
+
 /// A page that is latched for reading. It dereferences to its bytes.
 #[derive(Debug)]
 pub struct PageRead<'a> {
     pin: PageRef<'a, ReadWrite>,
 }
 
-impl<'a> PageRead<'a> {
-    /// Releases the latch, and keeps the pin.
-    #[must_use]
-    pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
-        self.pin.clone()
-    }
-
-    /// The index of the page in its mapping. O(1).
-    #[must_use]
-    pub fn index(&self) -> u64 {
-        self.pin.index()
-    }
-}
-
-impl Deref for PageRead<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        let pin = &self.pin;
-        // SAFETY: the page is pinned, filled, and latched for reading.
-        unsafe { core::slice::from_raw_parts(pin.bytes.as_ptr(), pin.len_of()) }
-    }
-}
+latched!(PageRead);
 
 impl Drop for PageRead<'_> {
     #[inline]
@@ -242,7 +249,7 @@ pub struct PageWrite<'a> {
     is_changed: bool,
 }
 
-impl<'a> PageWrite<'a> {
+impl PageWrite<'_> {
     /// Marks the page as newer than its backing, as a write to its bytes does.
     pub fn mark_dirty(&mut self) {
         self.is_changed = true;
@@ -255,30 +262,9 @@ impl<'a> PageWrite<'a> {
         self.is_changed = true;
         note_mark(self.pin.page, mark);
     }
-
-    /// Releases the latch, and keeps the pin.
-    #[must_use]
-    pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
-        self.pin.clone()
-    }
-
-    /// The index of the page in its mapping. O(1).
-    #[must_use]
-    pub fn index(&self) -> u64 {
-        self.pin.index()
-    }
 }
 
-impl Deref for PageWrite<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        let pin = &self.pin;
-        // SAFETY: the page is pinned, filled, and latched for writing.
-        unsafe { core::slice::from_raw_parts(pin.bytes.as_ptr(), pin.len_of()) }
-    }
-}
+latched!(PageWrite);
 
 impl DerefMut for PageWrite<'_> {
     #[inline]
@@ -375,21 +361,18 @@ impl<'a, A: Access> NewPage<'a, A> {
     /// Sets all bytes to 0, lets `make` change them, and publishes the page as clean.
     #[must_use]
     pub fn fill(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, A> {
-        self.zero();
-        make(self.zeroed_bytes());
+        make(self.zeroed());
         // SAFETY: all bytes were written.
         unsafe { self.assume_filled() }
     }
 
-    fn zero(&mut self) {
-        // SAFETY: the page has this many bytes, and is ours.
-        unsafe { self.page.address().write_bytes(0, self.core.page_bytes) };
-    }
-
-    fn zeroed_bytes(&mut self) -> &mut [u8] {
-        let start = self.page.address().as_ptr();
-        // SAFETY: the page has this many bytes, is ours, and is initialised.
-        unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
+    fn zeroed(&mut self) -> &mut [u8] {
+        let (start, bytes) = (self.page.address().as_ptr(), self.core.page_bytes);
+        // SAFETY: the page has this many bytes, and is ours; they are initialised first.
+        unsafe {
+            start.write_bytes(0, bytes);
+            core::slice::from_raw_parts_mut(start, bytes)
+        }
     }
 }
 
@@ -397,8 +380,7 @@ impl<'a> NewPage<'a, ReadWrite> {
     /// Like [`fill`](Self::fill), with bytes that the backing lacks: the page becomes dirty.
     #[must_use]
     pub fn fill_dirty(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, ReadWrite> {
-        self.zero();
-        make(self.zeroed_bytes());
+        make(self.zeroed());
         self.core.mark_dirty(self.page);
         // SAFETY: all bytes were written.
         unsafe { self.assume_filled() }

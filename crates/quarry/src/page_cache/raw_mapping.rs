@@ -111,13 +111,13 @@ impl RawMapping {
     }
 
     /// Pins dirty pages from index `from` on, in order, into `out`; returns their number.
-    pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
-        collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
+    pub(crate) fn dirty_pages(self, from: u64, out: &mut [PageNo]) -> usize {
+        inside(|cache| cache.dirty_pages(self.id, from, out))
     }
 
     /// Like [`dirty_pages`](Self::dirty_pages), for pages that are being written.
-    pub(crate) fn pages_in_writeback(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
-        collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
+    pub(crate) fn pages_in_writeback(self, from: u64, out: &mut [PageNo]) -> usize {
+        inside(|cache| cache.pages_in_writeback(self.id, from, out))
     }
 
     /// Holds the page at `index`: it has one pin, however often its owner requests it. Without an
@@ -168,18 +168,6 @@ fn refusal(index: u64) -> Error {
         return Error::OutOfRange { index, size: u64::MAX };
     }
     Error::Full
-}
-
-/// Maximum number of pages that one search by tag finds.
-const TOGETHER: usize = 64;
-
-fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {
-    let mut found = [PageNo(0); TOGETHER];
-    let count = look(&mut found[..out.len().min(TOGETHER)]);
-    for (place, page) in out.iter_mut().zip(&found[..count]) {
-        *place = Some(RawPage(*page));
-    }
-    count
 }
 
 fn failure(error: ReadError, index: u64) -> Error {
@@ -412,7 +400,7 @@ impl RawPage {
     #[cold]
     #[inline(never)]
     fn release(self) {
-        process::giving_back(|| cache().release_last(self.0));
+        process::giving_back(|| cache().release_one(self.0));
     }
 
     /// Gives the page another index, and discards the page that had this index.

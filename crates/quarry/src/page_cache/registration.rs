@@ -1,11 +1,10 @@
 //! Registrations of shrinkers and callbacks with the budget, stored in the heap until removed.
 
 use crate::error::Error;
-use crate::instance::STACK;
-use crate::process;
+use crate::instance::{STACK, zones};
+use crate::{background, process};
 use core::ptr::NonNull;
 use quarry_cache::CachingStack;
-use quarry_mm::stack::Request;
 use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
@@ -62,19 +61,23 @@ impl Registration {
                 process::free(head.cast());
             }
         }
-        let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
-        let block = process::alloc(request).ok_or(Error::NoMemory)?.cast::<Block<T>>();
-        // SAFETY: the memory has the size and the alignment of a block, and is ours.
+        let head = Head { seal: 0, kind: None, free: free::<T> };
+        let block = process::boxed(Block { head, value }).ok_or(Error::NoMemory)?;
+        // SAFETY: the block is ours.
         let value = unsafe {
-            let seal = seal_of(block.cast());
-            block.write(Block { head: Head { seal, kind: None, free: free::<T> }, value });
+            (*block.as_ptr()).head.seal = seal_of(block.cast());
             &raw const (*block.as_ptr()).value
         };
         let kind = register(value);
         // SAFETY: the head was just written, and code that calls the value does not know the head.
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
-        if kind.is_some() { Ok(registration) } else { Err(Error::TooMany) }
+        if kind.is_none() {
+            return Err(Error::TooMany);
+        }
+        zones().budget().keep_reserve();
+        background::start_for_callbacks();
+        Ok(registration)
     }
 
     /// An address for [`from_raw`](Self::from_raw); the value stays registered.

@@ -12,7 +12,7 @@ use super::mapping_core::MappingCore;
 use super::raw_mapping::{RawPage, inside, waiting};
 use crate::error::{Error, OsError};
 use core::ops::Range;
-use quarry_cache::lru::State;
+use quarry_cache::lru::{PageNo, State};
 use quarry_cache::page_cache::ErrorCursor;
 
 /// Maximum number of pages of one write: 256 KiB of small pages.
@@ -130,9 +130,9 @@ pub(crate) fn write_range<'a, B: Backing>(
     let mut run = Run::new(core);
     let mut from = range.start;
     while written.pages + run.count < most {
-        let mut found = [None; RUN];
+        let mut found = [PageNo(0); RUN];
         let count = core.raw.dirty_pages(from, &mut found);
-        for page in found[..count].iter_mut().filter_map(Option::take) {
+        for page in found[..count].iter().copied().map(RawPage) {
             let index = page.index();
             from = index + 1;
             let is_wanted = range.contains(&index) && written.pages + run.count < most;
@@ -196,21 +196,21 @@ fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
 }
 
 pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
-    let mut found = [None];
-    core.raw.dirty_pages(0, &mut found);
-    if let [Some(page)] = found {
+    let mut found = [PageNo(0)];
+    let is_any = core.raw.dirty_pages(0, &mut found) > 0;
+    if is_any {
         // SAFETY: the pin came with the page.
-        unsafe { page.unpin() };
+        unsafe { RawPage(found[0]).unpin() };
     }
-    found[0].is_some()
+    is_any
 }
 
 pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
     let mut from = range.start;
     loop {
-        let mut found = [None; RUN];
+        let mut found = [PageNo(0); RUN];
         let count = core.raw.pages_in_writeback(from, &mut found);
-        for page in found[..count].iter_mut().filter_map(Option::take) {
+        for page in found[..count].iter().copied().map(RawPage) {
             let index = page.index();
             from = index + 1;
             if range.contains(&index) {

@@ -63,11 +63,9 @@ impl<P: LruPolicy> World<P> {
     /// Takes pages from the tail, and puts them back, the first one on the active list.
     pub(super) fn scan(&self, most: usize, tries: bool) {
         let mut out = vec![PageNo(0); most];
-        let from = ListKind::Inactive;
-        let taken = match tries {
-            true => self.set.isolate_anywhere(&self.table, NodeId(0), from, &mut out),
-            false => self.set.isolate(&self.table, NodeId(0), from, &mut out),
-        };
+        let waiting = if tries { Waiting::ForOthers } else { Waiting::Waits };
+        let from = (NodeId(0), ListKind::Inactive);
+        let taken = self.set.isolate(&self.table, from, waiting, &mut out);
         let back: Vec<_> =
             out[..taken].iter().enumerate().map(|(number, page)| (*page, number == 0)).collect();
         self.set.put_back(&self.table, SLOT, &back, &mut |page| self.free(page));

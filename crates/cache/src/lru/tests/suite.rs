@@ -214,7 +214,7 @@ impl<P: LruPolicy> Both<P> {
     fn isolate(&mut self, node: u8, active: bool, most: usize) {
         let mut out = vec![PageNo(0); most];
         let kind = if active { ListKind::Active } else { ListKind::Inactive };
-        let taken = self.set.isolate(&self.table, NodeId(node), kind, &mut out);
+        let taken = self.set.isolate(&self.table, (NodeId(node), kind), Waiting::Waits, &mut out);
         let list = self.oracle.lists.entry((node, active)).or_default();
         let (mut expected, mut passed) = (Vec::new(), 0);
         for _ in 0..list.len() {

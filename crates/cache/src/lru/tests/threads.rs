@@ -24,12 +24,9 @@ impl<P: LruPolicy> World<P> {
 
     fn scan(&self, slot: SlotIndex, round: usize) {
         let mut out = [PageNo(0); 48];
-        let from = ListKind::ALL[round % 2];
-        let node = NodeId((round / 2 % 2) as u8);
-        let taken = match round % 3 {
-            0 => self.set.isolate(&self.table, node, from, &mut out),
-            _ => self.set.isolate_anywhere(&self.table, node, from, &mut out),
-        };
+        let from = (NodeId((round / 2 % 2) as u8), ListKind::ALL[round % 2]);
+        let waiting = if round.is_multiple_of(3) { Waiting::Waits } else { Waiting::ForOthers };
+        let taken = self.set.isolate(&self.table, from, waiting, &mut out);
         let back: Vec<_> =
             out[..taken].iter().map(|page| (*page, page.0 % 3 == round as u32 % 3)).collect();
         self.set.put_back(&self.table, slot, &back, &mut |page| self.free(page));

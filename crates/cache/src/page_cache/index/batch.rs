@@ -73,7 +73,7 @@ impl<T> LockedIndex<'_, T> {
         }
         node.forget(gone.places);
         node.shadows.set(node.shadows.get() - gone.shadows);
-        self.shared.shadow.update(node);
+        self.shared.update(node);
         self.prune(Place::Word(node, 0));
         count as usize
     }

@@ -1,4 +1,5 @@
-//! Index nodes that left their index while walks may still read them.
+//! Index nodes that left their index while walks may still read them, and nodes that are allocated
+//! before the lock of an index is taken.
 //!
 //! A node goes back to its slab cache after a barrier that ends all walks (`wait_for_walks`, a
 //! membarrier(2)). One barrier serves all waiting nodes. If a task may not make that system call,
@@ -50,14 +51,6 @@ pub struct GraceStats {
 
 impl Default for Grace {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Grace {
-    /// No node waits.
-    #[must_use]
-    pub const fn new() -> Self {
         Self {
             lock: CountedLock::new(Chain::new()),
             waiting: AtomicU64::new(0),
@@ -66,7 +59,9 @@ impl Grace {
             barriers: AtomicU64::new(0),
         }
     }
+}
 
+impl Grace {
     /// Number of nodes that wait; a hint. O(1).
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -112,7 +107,11 @@ impl Grace {
         if self.waiting() < least.max(1) {
             return 0;
         }
-        let mut nodes = core::mem::take(&mut *self.take_all());
+        let mut nodes = {
+            let mut waiting = self.lock.lock();
+            self.waiting.store(0, Relaxed);
+            core::mem::take(&mut *waiting)
+        };
         if nodes.len() == 0 {
             return 0;
         }
@@ -138,12 +137,6 @@ impl Grace {
         count
     }
 
-    fn take_all(&self) -> quarry_sys::lock::Guard<'_, Chain> {
-        let guard = self.lock.lock();
-        self.waiting.store(0, Relaxed);
-        guard
-    }
-
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let waiting = self.lock.lock();
         let check = Check::of("nodes that wait");
@@ -159,5 +152,42 @@ impl Grace {
     /// Visits the lock.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("index->grace", &self.lock);
+    }
+}
+
+/// Nodes for the next insertions, taken before the lock of an index: taking a node may reclaim,
+/// which needs that lock (`radix_tree_preload`, Linux 4.15). A drop gives back unused nodes.
+pub struct Preload<'a, H: NodeHost> {
+    host: &'a H,
+    grace: &'a Grace,
+    pub(super) nodes: Chain,
+}
+
+impl<'a, H: NodeHost> Preload<'a, H> {
+    /// Begins without nodes. `grace` has nodes to reuse.
+    pub const fn new(host: &'a H, grace: &'a Grace) -> Self {
+        Self { host, grace, nodes: Chain::new() }
+    }
+
+    /// Takes nodes up to `count`; false without memory. The caller holds no index lock. O(count).
+    pub fn fill(&mut self, count: usize) -> bool {
+        while self.nodes.len() < count {
+            let Some(node) = self.grace.recycle().or_else(|| self.take()) else { return false };
+            self.nodes.push(node);
+        }
+        true
+    }
+
+    fn take(&self) -> Option<NodeRef> {
+        let object = self.host.alloc_node()?;
+        // SAFETY: the host gave the object, of the size and alignment of a node, to the caller.
+        Some(unsafe { NodeRef::make(object, self.host.node_of(object)) })
+    }
+}
+
+impl<H: NodeHost> Drop for Preload<'_, H> {
+    fn drop(&mut self) {
+        // A recycled node may still have walks in it, so it waits again.
+        self.grace.defer(&mut self.nodes);
     }
 }

@@ -14,16 +14,14 @@
 //! }
 //! ```
 //!
-//! Each file uses only files before it in this list: `entry`, `node`, `grace`, `preload`;
-//! `shadow_nodes`, `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
+//! Each file uses only files before it in this list: `entry`, `node`, `grace`, `shadow_nodes`,
+//! `tree`; `iterate`, `batch`, `shrinker`, `validate`.
 
 mod batch;
 mod entry;
 mod grace;
 mod iterate;
 mod node;
-mod nodes;
-mod preload;
 mod shadow_nodes;
 mod shrinker;
 mod tree;
@@ -31,13 +29,11 @@ mod validate;
 
 pub use batch::BATCH;
 pub use entry::{Entry, SHADOW_BITS, Tag};
-pub use grace::{GRACE_BATCH, Grace, GraceStats};
+pub use grace::{GRACE_BATCH, Grace, GraceStats, Preload};
 pub use node::{NODE_ALIGN, NODE_BYTES, NODE_SLOTS};
-pub use nodes::IndexNodes;
-pub use preload::Preload;
-pub use shadow_nodes::PAGES_PER_SHADOW_NODE_SHIFT;
+pub use shadow_nodes::{IndexNodes, PAGES_PER_SHADOW_NODE_SHIFT};
 pub use shrinker::ShadowScan;
-pub use tree::{INDEX_LIMIT, Index, IndexCounts, InsertError, LockedIndex, MOST_NODES_PER_INSERT};
+pub use tree::{INDEX_LIMIT, Index, IndexCounts, InsertError, LockedIndex};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
-//! The index nodes that hold only shadow entries: one list for each NUMA node, oldest node first
-//! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
+//! State that all indexes of a page cache share: nodes that wait, and nodes that hold only shadow
+//! entries, on one list for each NUMA node, oldest node first (`shadow_nodes` in `mm/workingset.c`,
+//! Linux 6.12).
 //!
 //! Equations: an index node is on the list of the NUMA node that holds its memory iff
 //! `holds_shadows_only()`; the length of a list is the number of its nodes.
@@ -7,6 +8,7 @@
 //! Lock order: an index, then a list. The shrinker locks a list first, so it only tries an index's
 //! lock.
 
+use super::grace::Grace;
 use super::node::NodeRef;
 use quarry_mm::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
 use quarry_sys::broken::{Broken, Check};
@@ -54,22 +56,28 @@ impl List {
 }
 
 fresh_zero! {
-    pub(super) struct ShadowNodes {
+    /// The lists of nodes that all indexes of a page cache share; zero bytes are empty lists.
+    pub struct IndexNodes {
+        /// Nodes that left their index.
+        pub grace: Grace,
         lists: [CountedLock<List>; MAX_NODES],
         lens: [AtomicU64; MAX_NODES],
         reclaimed: AtomicU64,
     }
 }
 
-impl ShadowNodes {
-    pub(super) const fn new() -> Self {
+impl Default for IndexNodes {
+    fn default() -> Self {
         Self {
+            grace: Grace::default(),
             lists: [const { CountedLock::new(List { oldest: None, newest: None }) }; MAX_NODES],
             lens: [const { AtomicU64::new(0) }; MAX_NODES],
             reclaimed: AtomicU64::new(0),
         }
     }
+}
 
+impl IndexNodes {
     /// Puts a node on its list or takes it off, by its entries. The caller holds its index's lock.
     #[inline]
     pub(super) fn update(&self, node: NodeRef) {
@@ -100,15 +108,31 @@ impl ShadowNodes {
         }
     }
 
-    pub(super) fn len(&self, memory: NodeId) -> u64 {
+    /// Number of index nodes in `memory` that hold only shadow entries (`workingset_nodes`). O(1).
+    #[must_use]
+    pub fn shadow_nodes(&self, memory: NodeId) -> u64 {
         self.lens[memory.0 as usize].load(Relaxed)
     }
 
-    pub(super) fn reclaimed(&self) -> u64 {
+    /// Number of nodes that the shrinker has freed (`workingset_nodereclaim`). O(1).
+    #[must_use]
+    pub fn reclaimed(&self) -> u64 {
         self.reclaimed.load(Relaxed)
     }
 
-    pub(super) fn validate(&self) -> Result<(), Broken> {
+    /// Number of nodes that the shrinker may free in `memory`, if `pages` pages there are cached or
+    /// in slabs: one node may stay for each 8 pages (`count_shadow_nodes`, Linux 6.12). O(1).
+    #[must_use]
+    pub fn count_shadow_nodes(&self, memory: NodeId, pages: u64) -> u64 {
+        self.shadow_nodes(memory).saturating_sub(pages >> PAGES_PER_SHADOW_NODE_SHIFT)
+    }
+
+    /// Checks the lists of nodes; no other task uses an index. O(nodes on them).
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.grace.validate()?;
         for (memory, (list, len)) in self.lists.iter().zip(&self.lens).enumerate() {
             let check = Check::of("list of shadow nodes").at(memory as u64);
             let list = list.lock();
@@ -127,7 +151,9 @@ impl ShadowNodes {
         Ok(())
     }
 
-    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+    /// Visits the locks.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.grace.visit_locks(visit);
         for lists in &self.lists {
             visit("index->shadow_nodes", lists);
         }

@@ -1,7 +1,7 @@
 //! The shrinker of nodes that hold only shadow entries (`scan_shadow_nodes` and
 //! `shadow_lru_isolate`, `mm/workingset.c`, Linux 6.12).
 
-use super::nodes::IndexNodes;
+use super::shadow_nodes::IndexNodes;
 use super::tree::Index;
 use quarry_mm::frame::NodeId;
 
@@ -28,14 +28,14 @@ impl IndexNodes {
         while scan.scanned < most {
             // A node leaves its list before it leaves its index. So under the list's lock the index
             // and its owner exist. Once the index is locked, the node stays in it.
-            let oldest = self.shadow.rotate(memory, |node| {
+            let oldest = self.rotate(memory, |node| {
                 find(node.owner.get()).and_then(|index| index.try_lock(self))
             });
             let Some((node, index)) = oldest else { break };
             scan.scanned += 1;
             if let Some(mut index) = index {
                 index.remove_shadow_node(node);
-                self.shadow.count_reclaimed();
+                self.count_reclaimed();
                 scan.freed += 1;
             }
         }

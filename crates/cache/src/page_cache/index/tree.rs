@@ -7,9 +7,9 @@
 //! Equations: `nodes`, `pages`, `shadows` count the contents; a head uses more than its first word.
 
 use super::entry::{Entry, Tag, is_leaf};
+use super::grace::Preload;
 use super::node::{Chain, LEVEL_BITS, NODE_SLOTS, NodeRef};
-use super::nodes::IndexNodes;
-use super::preload::Preload;
+use super::shadow_nodes::IndexNodes;
 use crate::lru::PageNo;
 use crate::page_cache::host::NodeHost;
 use quarry_mm::frame::FreshZero;
@@ -19,9 +19,6 @@ use quarry_sys::percpu::WordTree;
 
 /// The first index that no tree holds.
 pub const INDEX_LIMIT: u64 = 1 << 52;
-
-/// Maximum number of nodes of an insertion: 9 on the path, 8 for page 0 if it was in the root.
-pub const MOST_NODES_PER_INSERT: usize = 17;
 
 /// The index of a file mapping, with the mapping's own `T` under the same lock. Zero bytes are an
 /// empty index. Its owner empties it before dropping it: a drop does not give its nodes back.
@@ -35,7 +32,7 @@ unsafe impl<T: FreshZero> FreshZero for Index<T> {}
 
 pub(super) struct Inner<T> {
     pub(super) counts: IndexCounts,
-    owner: u32,
+    pub(super) owner: u32,
     /// The tags of the page at 0 while it is in the root: bit `tag` is set iff it has that tag.
     pub(super) root_tags: u8,
     value: T,
@@ -85,19 +82,22 @@ impl<T> Index<T> {
     /// Takes the lock.
     #[inline]
     pub fn lock<'a>(&'a self, nodes: &'a IndexNodes) -> LockedIndex<'a, T> {
-        LockedIndex {
-            root: &self.root,
-            inner: self.lock.lock(),
-            shared: nodes,
-            unlinked: Chain::new(),
-        }
+        self.locked(self.lock.lock(), nodes)
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock<'a>(&'a self, nodes: &'a IndexNodes) -> Option<LockedIndex<'a, T>> {
-        let inner = self.lock.try_lock()?;
-        Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
+        Some(self.locked(self.lock.try_lock()?, nodes))
+    }
+
+    #[inline]
+    fn locked<'a>(
+        &'a self,
+        inner: Guard<'a, Inner<T>>,
+        nodes: &'a IndexNodes,
+    ) -> LockedIndex<'a, T> {
+        LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() }
     }
 
     /// Looks a page up without the lock: a hint. The page may have left the index, or belong to
@@ -169,10 +169,6 @@ impl<T> LockedIndex<'_, T> {
     pub fn set_owner(&mut self, owner: u32) {
         debug_assert!(self.inner.counts.nodes == 0, "nodes know their owner");
         self.inner.owner = owner;
-    }
-
-    pub(super) fn owner(&self) -> u32 {
-        self.inner.owner
     }
 
     /// Counts of the index's contents. O(1).
@@ -252,7 +248,7 @@ impl<T> LockedIndex<'_, T> {
             };
         }
         let missing = self.missing(index);
-        if preload.len() < missing {
+        if preload.nodes.len() < missing {
             return Err(InsertError::Nodes(missing));
         }
         self.grow(index, &mut preload.nodes);
@@ -329,7 +325,7 @@ impl<T> LockedIndex<'_, T> {
                     tag.set(u64::from(self.inner.root_tags >> at & 1));
                 }
                 self.inner.root_tags = 0;
-                self.shared.shadow.update(head);
+                self.shared.update(head);
             }
         }
     }
@@ -376,7 +372,7 @@ impl<T> LockedIndex<'_, T> {
                 node.set_word(at, entry.word());
                 let change = i8::from(entry.is_shadow()) - i8::from(before.is_shadow());
                 node.shadows.set(node.shadows.get().wrapping_add_signed(change));
-                self.shared.shadow.update(node);
+                self.shared.update(node);
             }
         }
         before
@@ -440,7 +436,7 @@ impl<T> LockedIndex<'_, T> {
 
     /// Subtracts a node from the counts and defers its release. Walks may still read its words.
     fn unlink(&mut self, node: NodeRef) {
-        self.shared.shadow.forget(node);
+        self.shared.forget(node);
         self.inner.counts.nodes -= 1;
         self.unlinked.push(node);
     }
@@ -448,7 +444,7 @@ impl<T> LockedIndex<'_, T> {
     pub(super) fn remove_shadow_node(&mut self, node: NodeRef) {
         debug_assert!(node.holds_shadows_only(), "the shrinker takes nodes of shadow entries");
         self.inner.counts.shadows -= u64::from(node.shadows.get());
-        self.shared.shadow.forget(node);
+        self.shared.forget(node);
         for at in 0..NODE_SLOTS {
             node.set_word(at, 0);
         }

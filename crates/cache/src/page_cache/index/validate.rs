@@ -55,7 +55,7 @@ impl<T> LockedIndex<'_, T> {
         of_node.that(node.used.get() != 0, "no node is empty")?;
         let used = node.used.get().count_ones();
         of_node.equal(node.count(), used, "count = used places")?;
-        of_node.equal(node.owner.get(), self.owner(), "a node has the owner of its tree")?;
+        of_node.equal(node.owner.get(), self.inner.owner, "a node has the owner of its tree")?;
         for at in 0..NODE_SLOTS {
             let word = node.word(at);
             let is_used = node.used.get() >> at & 1 != 0;

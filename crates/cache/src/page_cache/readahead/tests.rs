@@ -16,7 +16,7 @@ struct Reader {
 impl Reader {
     fn new(most: u32) -> Self {
         let (cached, marked) = (BTreeSet::new(), BTreeSet::new());
-        Self { readahead: ReadAhead::new(), most, cached, marked, windows: Vec::new() }
+        Self { readahead: ReadAhead::default(), most, cached, marked, windows: Vec::new() }
     }
 
     fn request(&mut self, index: u64, pages: u32, trigger: Trigger) {
@@ -215,7 +215,7 @@ proptest! {
         most in prop::sample::select(vec![1u32, 2, 3, 8, 24, 32, 100, 128]),
         steps in prop::collection::vec((0u64..6, 0u64..200, 1u32..40, any::<bool>()), 1..120),
     ) {
-        let mut readahead = ReadAhead::new();
+        let mut readahead = ReadAhead::default();
         let mut model = Model::default();
         let mut cached = BTreeSet::new();
         let mut marked = None;

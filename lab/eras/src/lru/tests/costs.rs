@@ -117,7 +117,8 @@ fn a_scan_takes_the_lru_lock_and_one_batch_lock_after_the_other() {
         bed.add(40);
         let mut out = [PageNo(0); 32];
         let before = bed.set.counters();
-        let taken = bed.set.isolate_anywhere(&bed.table, NodeId(0), ListKind::Inactive, &mut out);
+        let from = (NodeId(0), ListKind::Inactive);
+        let taken = bed.set.isolate(&bed.table, from, Waiting::ForOthers, &mut out);
         let after = bed.set.counters();
         assert_eq!((taken, after.isolated, after.sentinels), (32, 32, 0));
         assert_eq!(after.sections - before.sections, 1);

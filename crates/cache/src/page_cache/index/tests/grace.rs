@@ -46,8 +46,8 @@ fn without_a_barrier_nodes_wait_and_serve_again() {
 fn a_preload_that_is_not_used_waits_with_the_others() {
     let bed = Bed::default();
     let mut preload = Preload::new(&bed.host, &bed.nodes.grace);
-    assert!(preload.is_empty() && preload.fill(3) && preload.fill(2));
-    assert_eq!(preload.len(), 3);
+    assert!(preload.nodes.len() == 0 && preload.fill(3) && preload.fill(2));
+    assert_eq!(preload.nodes.len(), 3);
     drop(preload);
     assert_eq!(bed.nodes.grace.waiting(), 3);
     assert_eq!(bed.nodes.grace.release(&bed.host, 1), 3);
@@ -81,7 +81,7 @@ fn a_walk_finds_pages_and_nothing_else() {
     static OS: FakeOs = FakeOs::new(4096);
     let walker = Walker(NativeSlots::INERT, Nodes::default());
     walker.0.init(&OS).expect("the fake OS refuses nothing");
-    let nodes = crate::page_cache::index::IndexNodes::new();
+    let nodes = crate::page_cache::index::IndexNodes::default();
     let index: Index<()> = Index::new(OWNER, ());
     let places = [0, 1, 63, 64, 4095, 4096, 1 << 30, (1 << 52) - 1];
     // A thread without sequences finds nothing.

@@ -65,6 +65,9 @@ pub(super) struct Bed {
 
 pub(super) const OWNER: u32 = 7;
 
+/// Maximum number of nodes of an insertion: 9 on the path, 8 for page 0 if it was in the root.
+const MOST_NODES_PER_INSERT: usize = 17;
+
 impl Bed {
     pub(super) fn put(
         &self,
@@ -77,7 +80,7 @@ impl Bed {
             let inserted = index.lock(&self.nodes).insert(at, entry, &mut preload);
             match inserted {
                 Err(InsertError::Nodes(count)) => {
-                    assert!(count > preload.len() && count <= MOST_NODES_PER_INSERT);
+                    assert!(count > preload.nodes.len() && count <= MOST_NODES_PER_INSERT);
                     if !preload.fill(count) {
                         return inserted;
                     }
