@@ -1,13 +1,14 @@
-//! One cache during an operation: the context, the cache and the tables.
+//! One cache during an operation, with its nodes and CPUs.
 
 use super::alien::Aliens;
 use super::node::{Emptied, Lists, Node};
 use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
-use quarry_mm::frame::{NodeId, Pfn};
+use crate::slab::one_cache::OneCache;
+use quarry_mm::frame::NodeId;
 use quarry_mm::slab::{Cache, SlabContext, home};
-use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
+use quarry_sys::percpu::{Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 /// Word of an array's cell whose lower half holds the count of operations at the last reap. The
@@ -15,17 +16,9 @@ use quarry_sys::primitive::Ordering;
 const SEEN: usize = 2;
 const SEEN_MASK: u64 = 0xffff_ffff;
 
-pub(super) struct SlabCache<'a, P: Arrays> {
-    pub(super) context: &'a SlabContext<'a, P>,
-    pub(super) cache: &'a Cache,
-    pub(super) tables: &'a Tables,
-}
+pub(super) type SlabCache<'a, P> = OneCache<'a, P, Tables>;
 
 impl<'a, P: Arrays> SlabCache<'a, P> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
     pub(super) fn slabs(&self) -> Slabs<'a> {
         Slabs::new(self.context, self.cache, &self.tables.records)
     }
@@ -51,11 +44,6 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P> {
         let (tables, id) = (self.tables, self.cache.id());
         tables.node_ids().map(move |node| tables.node(id, node))
-    }
-
-    pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.zones.memory().pageblocks();
-        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
     }
 
     pub(super) fn home(&self, object: Object) -> NodeId {

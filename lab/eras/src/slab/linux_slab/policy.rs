@@ -5,6 +5,7 @@ use super::estimate;
 use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
+use crate::slab::one_cache::pass_on;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
@@ -149,10 +150,6 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
-    }
-
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
         self.of(context, cache).free_slow(object);
     }
@@ -175,28 +172,5 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         }
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).slabs().at(slab).visit_free(visit);
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.percpu.area().validate_room(usize::MAX)?;
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

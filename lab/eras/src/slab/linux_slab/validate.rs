@@ -2,14 +2,19 @@
 //! Slow; for tests.
 
 use super::cache::SlabCache;
-use quarry_mm::frame::NodeId;
+use quarry_mm::frame::{NodeId, Pfn};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::Arrays;
 
 impl<P: Arrays> SlabCache<'_, P> {
+    pub(super) fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.slabs().at(slab).visit_free(visit);
+    }
+
     /// Checks every slab, list and array of the cache. O(frames). No other thread uses the cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("cache of slab");
+        self.context.percpu.area().validate_room(usize::MAX)?;
         let (mut slabs, mut parked, mut of_nodes) = (0, 0, true);
         for (number, node) in self.nodes().enumerate() {
             let lists = node.lists.lock();

@@ -1,10 +1,11 @@
 //! Freeing objects that a full CPU list cannot take, or whose slabs belong to another list.
 
-use super::cache::{GUARD, LIST, Misuse, SlqbCache};
+use super::cache::{Misuse, SlqbCache};
 use super::chain::Chain;
 use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::one_cache::{GUARD, LIST};
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Kind, Order, Pfn};
 use quarry_mm::slab::MAX_BATCH;
@@ -52,7 +53,7 @@ impl<P: Lists> SlqbCache<'_, P> {
 
     fn is_foreign(&self, slot: SlotIndex, object: Object) -> bool {
         self.tables.nodes() > 0
-            && self.node_of(self.slab_of(object)) != self.context.zones.node_of(slot)
+            && self.node_of_slab(self.slab_of(object)) != self.context.zones.node_of(slot)
     }
 
     /// Sets the bound of `slot`'s cell, unless it is set. On a machine with several nodes the bound
@@ -254,7 +255,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         object: Object,
     ) -> Result<Option<Pfn>, Misuse> {
         let slab = self.slab_of(object);
-        let (word, number) = (self.word(slab), self.number(slab, object));
+        let (word, number) = (self.word(slab), self.number_in(slab, object));
         let SlabState { list, inuse, head } = word.state();
         if list != to || inuse == 0 || number.is_none() || head == number {
             return Err(Misuse::NotInUse(object));

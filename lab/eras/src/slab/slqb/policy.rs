@@ -4,6 +4,7 @@ use super::cache::SlqbCache;
 use super::sizes;
 use super::slab_word::Slabs;
 use super::tables::Tables;
+use crate::slab::one_cache::pass_on;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
@@ -75,10 +76,6 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         unsafe { percpu.list_push_below(id.array(), object) }
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
-    }
-
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
         let own = self.of(context, cache);
         own.trim_if_due(context.percpu.current());
@@ -102,27 +99,5 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         0
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).free_objects(slab).for_each(|(number, _)| visit(number));
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

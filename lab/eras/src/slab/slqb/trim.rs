@@ -4,11 +4,12 @@
 //! due; the stack trims the lists of CPUs without slow paths with its other idle memory
 //! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
-use super::cache::{LIST, SlqbCache};
+use super::cache::SlqbCache;
 use super::chain::Chain;
 use super::list::CacheList;
 use super::slab_word::ListId;
 use crate::slab::freelist::Freelist;
+use crate::slab::one_cache::LIST;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;

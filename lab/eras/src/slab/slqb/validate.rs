@@ -1,9 +1,10 @@
 //! Checks of the equations in `slab_word`, `list` and `chain`. Slow; for tests.
 
-use super::cache::{GUARD, LIST, SlqbCache};
+use super::cache::SlqbCache;
 use super::chain::Chain;
 use super::slab_word::ListId;
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::one_cache::{GUARD, LIST};
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};

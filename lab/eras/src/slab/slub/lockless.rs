@@ -111,10 +111,10 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
         let mut empty = SlabChain::default();
         let mut next = chain.pop(links);
         while let Some(first) = next {
-            let id = of.node_id_of(first);
+            let id = of.node_of_slab(first);
             let node = of.tables.node(of.cache.id(), id);
             let mut list = node.list.lock();
-            while let Some(slab) = next.filter(|slab| of.node_id_of(*slab) == id) {
+            while let Some(slab) = next.filter(|slab| of.node_of_slab(*slab) == id) {
                 next = chain.pop(links);
                 let state = of.word(slab).unfreeze(misses);
                 if state.inuse == 0 && !of.keeps_empty(node) {

@@ -32,7 +32,7 @@ fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Optio
 
 /// The next number of objects to try if no slab up to order 3 holds the wanted number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fewer {
+pub enum Fewer {
     /// Half of them (Linux 2.6.26 to 2.6.29).
     Half,
     /// One object fewer, starting from the number that fits into order 3 (Linux 2.6.30 to 6.6).

@@ -2,11 +2,12 @@
 
 use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
+use super::order;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
+use crate::slab::one_cache::pass_on;
 use crate::slab::records::Records;
-use core::marker::PhantomData;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout, SlabPolicy,
@@ -19,8 +20,7 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// The policy, for version `E` of the kernel.
 pub struct SlubOf<E: Era> {
-    tables: Late<Tables<E::Word>>,
-    era: PhantomData<E>,
+    tables: Late<Tables<E>>,
 }
 
 /// SLUB of Linux 2.6.29 (document 003).
@@ -42,7 +42,7 @@ impl<E: Era> SlubOf<E> {
         cache: &'a Cache,
     ) -> SlubCache<'a, P, E> {
         let tables = self.tables.get().expect("a cache has been created");
-        SlubCache { context, cache, tables, era: PhantomData }
+        SlubCache { context, cache, tables }
     }
 }
 
@@ -53,14 +53,15 @@ where
     E::Word: SlowPath<P, E>,
 {
     const NAME: &'static str = E::NAME;
-    const NEW: Self = Self { tables: Late::new(), era: PhantomData };
+    const NEW: Self = Self { tables: Late::new() };
     const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = Records::<E::Word>::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
-        SlabLayout { order: E::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
+        let order = order::slab_order(params.stride(), declared_cpus, E::FEWER);
+        SlabLayout { order, header_bytes: 0 }
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
@@ -68,7 +69,7 @@ where
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(|| Tables::reserve(context))?;
-        tables.take_up(context, cache.id());
+        SlubCache { context, cache, tables }.take_up();
         Ok(())
     }
 
@@ -87,10 +88,6 @@ where
     ) -> Push {
         // SAFETY: cells of this policy are lists; the caller gives the object up.
         unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
-    }
-
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
@@ -120,27 +117,5 @@ where
         0
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).visit_free(slab, visit);
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

@@ -1,10 +1,10 @@
 //! The counts of a cache, summed over nodes and slots.
 
 use super::cache::SlubCache;
-use super::cell::{LIST, POPS, PUSHES};
 use super::era::Era;
 use super::node::PartialList;
 use super::state::SlabWord;
+use crate::slab::one_cache::{LIST, POPS, PUSHES};
 use quarry_mm::frame::{Links, Pfn};
 use quarry_mm::slab::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};

@@ -1,7 +1,8 @@
 //! The policy on a fake system, without a stack around it.
 
 use crate::pages::Chosen;
-use crate::slab::slqb::cache::{LIST, SlqbCache};
+use crate::slab::one_cache::LIST;
+use crate::slab::slqb::cache::SlqbCache;
 use crate::slab::slqb::list::CacheList;
 use crate::slab::slqb::policy::Slqb;
 use quarry_mm::frame::Metadata;
