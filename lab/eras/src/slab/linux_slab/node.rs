@@ -19,7 +19,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Counts {
     pub(super) alloc_slow: u64,
     /// Number of frees that found their array full, and of single frees of other nodes' objects.
@@ -32,26 +32,15 @@ pub(super) struct Counts {
     pub(super) slabs_freed: u64,
 }
 
-impl core::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.alloc_slow += other.alloc_slow;
-        self.free_slow += other.free_slow;
-        self.batched_in += other.batched_in;
-        self.batched_out += other.batched_out;
-        self.slabs_allocated += other.slabs_allocated;
-        self.slabs_freed += other.slabs_freed;
-    }
-}
-
 pub(super) struct Lists {
     partial: List<Pfn>,
     full: List<Pfn>,
     free: List<Pfn>,
-    free_slabs: u64,
-    partial_slabs: u64,
-    free_objects: u64,
+    pub(super) free_slabs: u64,
+    pub(super) partial_slabs: u64,
+    pub(super) free_objects: u64,
     /// If the node has more free objects than this, a slab that becomes free is given back.
-    free_limit: u64,
+    pub(super) free_limit: u64,
     /// True if an allocation has looked for a free slab since the last reap.
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
@@ -102,22 +91,6 @@ impl Lists {
 
     pub(super) fn slabs(&self) -> u64 {
         self.counts.slabs_allocated - self.counts.slabs_freed
-    }
-
-    pub(super) fn free_slabs(&self) -> u64 {
-        self.free_slabs
-    }
-
-    pub(super) fn partial_slabs(&self) -> u64 {
-        self.partial_slabs
-    }
-
-    pub(super) fn free_objects(&self) -> u64 {
-        self.free_objects
-    }
-
-    pub(super) fn free_limit(&self) -> u64 {
-        self.free_limit
     }
 
     pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {

@@ -5,17 +5,17 @@ use super::estimate;
 use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
+use crate::slab::arrays;
 use crate::slab::one_cache::pass_on;
-use core::mem::MaybeUninit;
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Idle, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout,
-    SlabPolicy, SlabStats, written,
+    SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// SLAB of Linux 2.6.3x.
@@ -41,16 +41,9 @@ impl LinuxSlab {
     /// Puts the objects of the arrays that `idle` selects back into their slabs. Returns whether
     /// there were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
-        let mut any = false;
-        let which = |slot: SlotIndex, array: ArrayId| {
-            (idle.slots)(slot) || (idle.caches)(CacheId::new(array.index()))
-        };
-        context.percpu.drain_where(&which, &mut |array, objects| {
-            any = true;
-            let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        arrays::drain(context, idle, |cache, objects| {
             self.of(context, cache).free_objects(objects);
-        });
-        any
+        })
     }
 
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
@@ -75,20 +68,8 @@ impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
-        (1..=LOOKED_AT).rev().any(|count| {
-            let taken = &mut buffer[..count];
-            if !context.percpu.pop_batch(cache.id().array(), taken) {
-                return false;
-            }
-            // SAFETY: pop_batch wrote all elements.
-            let taken = unsafe { written(taken, count) };
-            let is_here = taken.contains(&object);
-            if !context.percpu.push_batch(cache.id().array(), taken) {
-                self.of(context, cache).free_objects(taken);
-            }
-            is_here
-        })
+        let put_away = |objects: &[Object]| self.of(context, cache).free_objects(objects);
+        arrays::is_on_top(context.percpu, cache.id().array(), object, put_away)
     }
 
     fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
@@ -155,21 +136,17 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        match what {
-            Reclaim::All => {
-                let idle = Idle { slots: &|_| true, caches: &|_| true };
-                let any = self.empty_arrays(context, idle);
-                context.caches.iter().for_each(|cache| self.of(context, cache).empty());
-                u32::from(any)
-            }
-            Reclaim::Cache(cache) => {
-                let caches = &|id| id == cache.id();
-                let any = self.empty_arrays(context, Idle { slots: &|_| false, caches });
-                self.of(context, cache).empty();
-                u32::from(any)
-            }
-            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+        let is_meant = |id: CacheId| match what {
+            Reclaim::Cache(cache) => cache.id() == id,
+            _ => true,
+        };
+        if let Reclaim::Idle(idle) = what {
+            return self.reclaim_idle(context, idle);
         }
+        let any = self.empty_arrays(context, Idle { slots: &|_| false, caches: &is_meant });
+        let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
+        caches.for_each(|cache| self.of(context, cache).empty());
+        u32::from(any)
     }
 
     pass_on!();

@@ -115,7 +115,7 @@ impl<P: Arrays> SlabCache<'_, P> {
                 any = true;
             }
             if !core::mem::take(&mut lists.is_free_touched) {
-                let most = reaped_slabs(lists.free_limit(), self.cache.objects());
+                let most = reaped_slabs(lists.free_limit, self.cache.objects());
                 any |= lists.drain_free(slabs, most, emptied) > 0;
             }
             any

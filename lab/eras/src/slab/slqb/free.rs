@@ -1,10 +1,9 @@
 //! Freeing objects that a full CPU list cannot take, or whose slabs belong to another list.
 
 use super::cache::{Misuse, SlqbCache};
-use super::chain::Chain;
 use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
-use crate::slab::freelist::{self, Freelist};
+use crate::slab::freelist::{self, Chain, Freelist};
 use crate::slab::one_cache::{GUARD, LIST};
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Kind, Order, Pfn};
@@ -25,9 +24,8 @@ impl<P: Lists> SlqbCache<'_, P> {
             let slot = self.context.percpu.current();
             if self.is_foreign(slot, object) {
                 self.count_free(slot);
-                // SAFETY: the caller gives the object up; a list of one.
-                unsafe { freelist::set_next(object, None) };
-                return self.free_to_remote(slot, Freelist { head: Some(object), count: 1 });
+                // SAFETY: the caller gives the object up.
+                return self.free_to_remote(slot, unsafe { Chain::one(object) }.list);
             }
             self.bound(slot);
             if self.push(slot, object) {
@@ -42,9 +40,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
         // A drain has stopped the cell, or the thread has moved too often.
         self.count_free(self.context.percpu.current());
-        // SAFETY: the caller gives the object up; a list of one.
-        unsafe { freelist::set_next(object, None) };
-        self.put_back(self.list_of(object), Freelist { head: Some(object), count: 1 });
+        // SAFETY: the caller gives the object up.
+        self.put_back(self.list_of(object), unsafe { Chain::one(object) }.list);
     }
 
     fn count_free(&self, slot: SlotIndex) {

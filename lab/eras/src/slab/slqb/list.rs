@@ -15,8 +15,8 @@
 //! `slabs_allocated - slabs_freed = slabs of the list`; `nr_remote` and `nr_outgoing` are the
 //! lengths of their chains; `nr_remote >= freebatch => check`.
 
-use super::chain::Chain;
 use super::slab_word::ListId;
+use crate::slab::freelist::Chain;
 use quarry_mm::frame::{FreshZero, FrontList, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -34,8 +34,6 @@ pub(super) struct Outgoing {
 
 // SAFETY: zero bytes are a chain without objects, and the first list.
 unsafe impl FreshZero for Outgoing {}
-// SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
-unsafe impl FreshZero for Chain {}
 
 /// One of a cache's lists. `nr_*` and `free` are written under the lock of what they count. Threads
 /// read them without the lock, and take the lock only if that is worth while.

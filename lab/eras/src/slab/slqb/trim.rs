@@ -5,10 +5,9 @@
 //! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
 use super::cache::SlqbCache;
-use super::chain::Chain;
 use super::list::CacheList;
 use super::slab_word::ListId;
-use crate::slab::freelist::Freelist;
+use crate::slab::freelist::{Chain, Freelist};
 use crate::slab::one_cache::LIST;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::{Lists, SlotIndex};

@@ -1,9 +1,8 @@
-//! Checks of the equations in `slab_word`, `list` and `chain`. Slow; for tests.
+//! Checks of the equations in `slab_word`, `list` and `freelist`. Slow; for tests.
 
 use super::cache::SlqbCache;
-use super::chain::Chain;
 use super::slab_word::ListId;
-use crate::slab::freelist::{self, Freelist};
+use crate::slab::freelist::{self, Chain, Freelist};
 use crate::slab::one_cache::{GUARD, LIST};
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};

@@ -6,6 +6,7 @@ use super::order;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
+use crate::slab::freelist::Chain;
 use crate::slab::one_cache::pass_on;
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
@@ -94,7 +95,7 @@ where
         let own = self.of(context, cache);
         own.count_free_slow(1);
         // SAFETY: the caller gives up the object, which lies in its slab.
-        unsafe { own.free_chain(context.slab_of(cache, object), object, object, 1) };
+        unsafe { own.free_chain(own.slab_of(object), &Chain::one(object)) };
     }
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {

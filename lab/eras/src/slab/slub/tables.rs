@@ -33,12 +33,6 @@ struct Slot {
     used: AtomicBool,
 }
 
-impl Default for Slot {
-    fn default() -> Self {
-        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
-    }
-}
-
 // SAFETY: a free lock with counters of 0 is all zero bytes.
 unsafe impl FreshZero for Slot {}
 

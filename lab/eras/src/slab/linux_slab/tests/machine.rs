@@ -164,7 +164,7 @@ impl Machine {
 
     /// Objects that are free in the slabs of a node.
     pub(super) fn free_objects(&self, node: u8, cache: &Cache) -> u64 {
-        self.with_lists(node, cache, Lists::free_objects)
+        self.with_lists(node, cache, |lists| lists.free_objects)
     }
 
     pub(super) fn validate(&self) {
