@@ -160,8 +160,7 @@ impl<M: KernelMemory> Scene<'_, M> {
             self.stage.conduct(self.memory, warm_up);
             let (sent, verified, begin) = (self.sent(), self.verified(), self.now());
             let lost = self.lost.load(Relaxed);
-            let mut replayed = Replayed::default();
-            replayed.add(self.stage.conduct(self.memory, measured));
+            let mut replayed = self.stage.conduct(self.memory, measured);
             replayed.sent = self.sent() - sent;
             replayed.verified = self.verified() - verified;
             replayed.lost = self.lost.load(Relaxed) - lost;

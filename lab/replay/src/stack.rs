@@ -134,9 +134,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
         Ok(Self { stack, caches: Mutex::default(), anonymous: lru.map(lists).transpose()? })
     }
-}
 
-impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
     pub(crate) fn stack(&self) -> &'static Stack<LabConfig<S>> {
         self.stack
     }

@@ -64,8 +64,7 @@ impl Bonnie {
         }
         let mut tally = Tally::default();
         for number in order {
-            let directory = (number % self.directories) as usize;
-            let place = (number / self.directories) as usize;
+            let (directory, place) = system.dealt(number);
             tally.count(match phase {
                 Phase::Create => {
                     let (_, file) = system.create(directory);

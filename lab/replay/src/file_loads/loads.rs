@@ -11,7 +11,7 @@ use super::varmail::Varmail;
 use crate::file_cache::FileCache;
 use crate::host::{Mutex, scope, spawn};
 use crate::memory::Counters;
-use crate::stage::{Observed, Scale, Stage};
+use crate::stage::{Replayed, Scale, Stage};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -102,7 +102,7 @@ impl FileLoad {
         let system = FileSystem::new(memory, self.directories(), self.device, most_dirty);
         let tally = Mutex::new(Tally::default());
         let stage = Stage::new(scale.tasks);
-        let observed = scope(|scope| {
+        let replayed = scope(|scope| {
             for index in 0..scale.tasks {
                 let (stage, system, tally) = (&stage, &system, &tally);
                 let place = (index as u32, scale.tasks as u32);
@@ -116,14 +116,13 @@ impl FileLoad {
                 });
             }
             stage.conduct(memory, Order::Prepare);
-            let observed = stage.conduct(memory, Order::Run);
+            let replayed = stage.conduct(memory, Order::Run);
             stage.end();
-            observed
+            replayed
         });
         system.end();
-        let Observed { wall, cpu_ns, counters } = observed;
-        let tally = tally.into_inner();
-        Loaded { tally, wall_ns: wall.as_nanos() as u64, cpu_ns, counters }
+        let Replayed { wall_ns, cpu_ns, counters, .. } = replayed;
+        Loaded { tally: tally.into_inner(), wall_ns, cpu_ns, counters }
     }
 
     fn directories(&self) -> u64 {
