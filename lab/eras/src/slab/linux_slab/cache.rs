@@ -88,12 +88,10 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     /// Gives objects of an alien array to their home node in one critical section: the newest to
     /// the shared array as far as it has room, the others to slabs.
     pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
-        if !aliens.is_empty() {
+        if !aliens.objects().is_empty() {
             let (slabs, metadata) = (self.slabs(), self.context.metadata);
-            aliens.with_slice(|objects| {
-                self.with_lists(home, |lists, emptied| {
-                    lists.give(slabs, metadata, objects, emptied);
-                });
+            self.with_lists(home, |lists, emptied| {
+                lists.give(slabs, metadata, aliens.objects(), emptied);
             });
         }
     }

@@ -24,7 +24,7 @@ impl<P: Arrays> SlabCache<'_, P> {
             of_nodes &= self.are_of(NodeId(number as u8), lists.shared.objects());
         }
         for (home, aliens) in self.tables.aliens(self.cache.id()) {
-            for object in aliens.look().objects() {
+            for &object in aliens.look().objects() {
                 let is_parked = !self.slabs().of(object).is_free(object);
                 check.that(is_parked, "objects in alien arrays count as in use in their slabs")?;
                 of_nodes &= self.home(object) == home;

@@ -3,7 +3,7 @@
 use super::cpu::CpuSlab;
 use super::era::Era;
 use super::node::Node;
-use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use super::state::{Linked, SlabState, SlabWord};
 use super::tables::Tables;
 use crate::slab::freelist::{self, Freelist};
 use crate::slab::one_cache::{GUARD, OneCache, no_start};
@@ -88,7 +88,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.number_in(slab, object).unwrap_or_else(|| no_start(self.cache, object))
     }
 
-    pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
+    pub(super) fn taken(&self, slab: Pfn, chain: Linked) -> Freelist {
         Freelist { head: Some(self.object(slab, chain.first)), count: chain.count }
     }
 
@@ -124,8 +124,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     /// The chain that starts with `head`, for the packed word.
-    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedChain {
-        FreedChain { first: self.number(slab, head), count }
+    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> Linked {
+        Linked { first: self.number(slab, head), count }
     }
 
     /// Links the last object of a chain to object `next` of its slab.

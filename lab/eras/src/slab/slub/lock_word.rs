@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_full_slab_of_the_most_objects_fits() {
         let most = LockWord::MAX_OBJECTS;
-        let freed = super::super::state::FreedChain { first: most - 1, count: 1 };
+        let freed = super::super::state::Linked { first: most - 1, count: 1 };
         for state in [SlabState::taken(most), SlabState::taken(most).with_freed(freed)] {
             assert_eq!(unpack(pack(state), most), state);
             assert_eq!(pack(state) & !STATE, 0);

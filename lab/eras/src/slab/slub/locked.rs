@@ -8,7 +8,7 @@ use super::era::Era;
 use super::lock_word::{HeldSlab, LockWord};
 use super::node::Node;
 use super::slow_path::SlowPath;
-use super::state::TakenChain;
+use super::state::Linked;
 use crate::slab::freelist::Freelist;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
@@ -18,7 +18,7 @@ use quarry_sys::primitive::Ordering;
 use quarry_sys::report::entered_again;
 
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
-    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         let mut held = lock(of, slab, misses);
         // Since the guard was read, the slab may have been given back and may now be another
         // cache's.
@@ -31,7 +31,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
         state.chain()
     }
 
-    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         let mut held = lock(of, slab, misses);
         let state = held.state(of.cache.objects());
         held.set(state.with_all_taken().with_frozen(state.head.is_some()));

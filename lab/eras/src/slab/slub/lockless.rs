@@ -7,7 +7,7 @@ use super::node::Node;
 use super::order;
 use super::page_word::{PageWord, Put};
 use super::slow_path::SlowPath;
-use super::state::TakenChain;
+use super::state::Linked;
 use crate::slab::freelist::Freelist;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::Pfn;
@@ -15,11 +15,11 @@ use quarry_mm::slab::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
 impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
-    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         of.word(slab).take_frozen(of.tag(), misses)
     }
 
-    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         of.word(slab).take_or_unfreeze(misses)
     }
 

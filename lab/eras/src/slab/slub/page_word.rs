@@ -24,7 +24,7 @@
 //! the cache's number because a slab may be given back and reused after a thread has read a guard:
 //! the thread's compare-and-swap then fails.
 
-use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use super::state::{Linked, SlabState, SlabWord};
 use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
@@ -143,7 +143,7 @@ impl PageWord {
     pub(super) fn put(
         &self,
         cache: u8,
-        chain: FreedChain,
+        chain: Linked,
         (parks, list_locked): (bool, bool),
         misses: &mut u64,
         mut link: impl FnMut(Option<u32>),
@@ -173,7 +173,7 @@ impl PageWord {
 
     /// Takes all free objects of a frozen slab of any owner. `None` if the slab has no free
     /// object, or is no longer a frozen slab of `cache`.
-    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
+    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<Linked> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
             let takes = word.cache() == cache && old.frozen && old.head.is_some();
@@ -184,7 +184,7 @@ impl PageWord {
 
     /// Takes all free objects of the caller's frozen slab. If it has none, unfreezes it: the slab
     /// is then full, on no list, and without an owner.
-    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
+    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<Linked> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
             debug_assert!(old.frozen, "only its owner lets go of a slab");
@@ -221,7 +221,7 @@ impl PageWord {
     }
 
     /// [`freeze`](Self::freeze), and takes all free objects in the same step.
-    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenChain {
+    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> Linked {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().is_listed());
             Some(word.state().with_all_taken().with_frozen(true))
