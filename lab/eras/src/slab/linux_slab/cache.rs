@@ -7,7 +7,7 @@ use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
 use crate::slab::one_cache::OneCache;
 use quarry_mm::frame::NodeId;
-use quarry_mm::slab::{Cache, SlabContext, home};
+use quarry_mm::slab::home;
 use quarry_sys::percpu::{Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -24,7 +24,10 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     }
 
     pub(super) fn tuning(&self) -> Tuning {
-        tuning(self.context, self.cache)
+        let setup = self.context.setup;
+        let most = self.context.percpu.area().capacity(self.array());
+        let tuning = Tuning::of(self.cache.stride(), setup.declared_cpus, most);
+        Tuning { shared: if setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
     }
 
     /// The running CPU's slot and node. Both are hints: the thread may move to another CPU.
@@ -140,10 +143,4 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         let header = self.context.percpu.area().word(slot, self.array(), 0);
         header.load(Ordering::Relaxed) >> 16 & SEEN_MASK
     }
-}
-
-pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
-    let most = context.percpu.area().capacity(cache.id().array());
-    let tuning = Tuning::of(cache.stride(), context.setup.declared_cpus, most);
-    Tuning { shared: if context.setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
 }

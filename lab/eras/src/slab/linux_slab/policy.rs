@@ -1,6 +1,6 @@
 //! The policy, which passes the calls of a stack on to the cache that they concern.
 
-use super::cache::{SlabCache, tuning};
+use super::cache::SlabCache;
 use super::estimate;
 use super::slab::Records;
 use super::tables::Tables;
@@ -92,7 +92,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         let tables = self.tables.build(|| Tables::reserve(context))?;
         let array = cache.id().array();
         context.define_array(cache, Tuning::wanted_limit(cache.stride()))?;
-        let tuning = tuning(context, cache);
+        let tuning = SlabCache { context, cache, tables }.tuning();
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.setup.declared_cpus.div_ceil(nodes as u32);

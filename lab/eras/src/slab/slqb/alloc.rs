@@ -53,7 +53,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         if self.list(list).nr_partial() == 0 {
             return None;
         }
-        let mut slabs = self.list(list).partial().lock();
+        let mut slabs = self.list(list).partial.lock();
         let first = slabs.first()?;
         let taken = self.take_one(list, &mut slabs, first);
         drop(slabs);
@@ -106,7 +106,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.trim_if_due(slot);
         let (slab, to) = self.new_slab(slot)?;
         let list = self.list(to);
-        let mut slabs = list.partial().lock();
+        let mut slabs = list.partial.lock();
         slabs.push_front(&self.links(), slab);
         list.count_partial(&slabs, 1, i64::from(self.cache.objects()));
         let taken = self.take_one(to, &mut slabs, slab);

@@ -225,7 +225,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             return;
         }
         let mut empty = SlabChain::default();
-        let mut slabs = self.list(to).partial().lock();
+        let mut slabs = self.list(to).partial.lock();
         let mut put_all = || {
             while objects.count > 0 {
                 let object = self.pop(&mut objects)?;

@@ -39,7 +39,7 @@ unsafe impl FreshZero for Outgoing {}
 /// read them without the lock, and take the lock only if that is worth while.
 #[repr(C, align(64))]
 pub(super) struct CacheList {
-    partial: CountedLock<PartialList>,
+    pub(super) partial: CountedLock<PartialList>,
     nr_partial: AtomicU32,
     free: AtomicU64,
     /// Time of the last trim, in nanoseconds; 0 before the first check.
@@ -71,10 +71,6 @@ impl CacheList {
         if is_cpu {
             visit("slqb->rlist", &self.outgoing);
         }
-    }
-
-    pub(super) fn partial(&self) -> &CountedLock<PartialList> {
-        &self.partial
     }
 
     pub(super) fn nr_partial(&self) -> u32 {
@@ -143,6 +139,12 @@ impl CacheList {
         let result = work(&mut outgoing);
         self.nr_outgoing.store(outgoing.objects.count(), Ordering::Relaxed);
         result
+    }
+
+    /// Takes the objects that the CPU has gathered, with the list that they are for.
+    pub(super) fn take_outgoing(&self) -> Option<(ListId, Chain)> {
+        let take = |outgoing: &mut Outgoing| (outgoing.to, outgoing.objects.take());
+        (self.nr_outgoing() > 0).then(|| self.with_outgoing(take))
     }
 
     /// Passes the remote chain and the outgoing chain to `check`. No other thread uses the list.

@@ -20,7 +20,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             stats.free_slow += read(&list.free_slow);
             stats.free_fast += read(&list.pushes);
             stats.refills += read(&list.claims);
-            stats.list_lock += list.partial().stats();
+            stats.list_lock += list.partial.stats();
             free += list.free();
         }
         for slot in self.tables.used_slots() {

@@ -82,7 +82,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.equal(balance, census.slabs, "slabs allocated - slabs freed = slabs of a list")?;
         check.equal(list.nr_partial(), census.partial, "nr_partial = slabs with free objects")?;
         check.equal(list.free(), census.free, "free = free objects of a list's slabs")?;
-        let slabs = list.partial().lock();
+        let slabs = list.partial.lock();
         let mut walked = 0u64;
         slabs.validate_front(&self.links(), |slab| {
             let state = self.word(slab).state();

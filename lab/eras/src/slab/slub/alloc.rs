@@ -90,9 +90,7 @@ where
         }
         // Another thread filled this slot's cell first, or this thread moved to another CPU.
         let object = self.pop(&mut list);
-        if list.count > 0 {
-            self.free_list(slab, list);
-        }
+        self.free_list(slab, list);
         E::Word::let_go(self, slab, misses);
         object
     }

@@ -139,7 +139,7 @@ impl<P: Lists> Bed<P> {
 
     /// Times that the lock of a CPU's slabs was taken.
     pub(super) fn page_locks(&self, cpu: u32) -> u64 {
-        self.list(cpu).partial().stats().acquisitions
+        self.list(cpu).partial.stats().acquisitions
     }
 
     pub(super) fn shrink(&self) {
