@@ -2,8 +2,8 @@
 //! between objects, slabs and nodes.
 
 use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::{Cache, SlabContext};
-use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, SlotIndex};
+use quarry_mm::slab::{Cache, Late, SlabContext, not_in_use};
+use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
 
@@ -22,7 +22,16 @@ pub struct OneCache<'a, P: PerCpu, T> {
     pub(super) tables: &'a T,
 }
 
-impl<P: PerCpu, T> OneCache<'_, P, T> {
+impl<'a, P: PerCpu, T> OneCache<'a, P, T> {
+    pub(super) fn of(
+        tables: &'a Late<T>,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> Self {
+        let tables = tables.get().expect("a cache has been created");
+        Self { context, cache, tables }
+    }
+
     pub(super) fn array(&self) -> ArrayId {
         self.cache.id().array()
     }
@@ -81,6 +90,15 @@ impl<P: Lists, T> OneCache<'_, P, T> {
     }
 }
 
+/// Returns whether a push has stored an object. Aborts if the object was there already.
+pub(super) fn is_stored(cache: &Cache, object: Object, push: Push) -> bool {
+    match push {
+        Push::Stored => true,
+        Push::Refused => false,
+        Push::Duplicate => not_in_use(cache, object),
+    }
+}
+
 /// Reports the free of an address inside an object of `cache`.
 #[cold]
 pub(super) fn no_start(cache: &Cache, address: Object) -> ! {
@@ -95,11 +113,11 @@ pub(super) fn no_start(cache: &Cache, address: Object) -> ! {
 macro_rules! pass_on {
     () => {
         fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-            self.of(context, cache).alloc_slow()
+            OneCache::of(&self.tables, context, cache).alloc_slow()
         }
 
         fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-            self.of(context, cache).stats()
+            OneCache::of(&self.tables, context, cache).stats()
         }
 
         fn visit_free(
@@ -109,7 +127,7 @@ macro_rules! pass_on {
             slab: Pfn,
             visit: &mut dyn FnMut(u32),
         ) {
-            self.of(context, cache).visit_free(slab, visit);
+            OneCache::of(&self.tables, context, cache).visit_free(slab, visit);
         }
 
         fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -119,7 +137,10 @@ macro_rules! pass_on {
         }
 
         fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-            context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
+            context
+                .caches
+                .iter()
+                .try_for_each(|cache| OneCache::of(&self.tables, context, cache).validate())
         }
     };
 }

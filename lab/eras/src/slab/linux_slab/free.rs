@@ -4,10 +4,11 @@
 use super::alien::Freed;
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
+use crate::slab::one_cache::is_stored;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::NodeId;
 use quarry_mm::slab::{not_in_use, written};
-use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
     /// Frees an object that the running CPU's array has no room for, or whose node the fast path
@@ -22,20 +23,14 @@ impl<P: Arrays> SlabCache<'_, P> {
                 return self.free_alien(node, home, object);
             }
         }
-        match percpu.push_unregistered(array, object) {
-            Push::Stored => return,
-            Push::Duplicate => not_in_use(self.cache, object),
-            Push::Refused => {}
+        if is_stored(self.cache, object, percpu.push_unregistered(array, object)) {
+            return;
         }
         if percpu.area().room(slot, array) == 0 {
             is_new = self.demand_room(slot) > 0;
         }
-        if is_new {
-            match percpu.push(array, object) {
-                Push::Stored => return,
-                Push::Duplicate => not_in_use(self.cache, object),
-                Push::Refused => {}
-            }
+        if is_new && is_stored(self.cache, object, percpu.push(array, object)) {
+            return;
         }
         self.reap_if_due(slot, node);
         self.flush(slot, node, object);

@@ -6,7 +6,7 @@ use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
 use crate::slab::arrays;
-use crate::slab::one_cache::pass_on;
+use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Idle, Late, ParkedObjects, Reclaim, SlabContext, SlabLayout,
@@ -20,36 +20,24 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// SLAB of Linux 2.6.3x.
 pub struct LinuxSlab {
-    tables: Late<Tables>,
+    pub(super) tables: Late<Tables>,
     /// True if the stack has several nodes: then a free must check the node of its object.
     has_nodes: AtomicBool,
 }
 
 impl LinuxSlab {
-    pub(super) fn tables(&self) -> &Tables {
-        self.tables.get().expect("a cache has been created")
-    }
-
-    fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlabCache<'a, P> {
-        SlabCache { context, cache, tables: self.tables() }
-    }
-
     /// Puts the objects of the arrays that `idle` selects back into their slabs. Returns whether
     /// there were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         arrays::drain(context, idle, |cache, objects| {
-            self.of(context, cache).free_objects(objects);
+            OneCache::of(&self.tables, context, cache).free_objects(objects);
         })
     }
 
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         let mut shrunk = u32::from(self.empty_arrays(context, idle));
         for cache in context.caches.iter() {
-            let own = self.of(context, cache);
+            let own = OneCache::of(&self.tables, context, cache);
             if !(idle.caches)(cache.id()) {
                 shrunk += u32::from(own.reap_nodes());
             } else if own.stats().has_spare() {
@@ -68,7 +56,8 @@ impl<P: Arrays> ParkedObjects<P> for LinuxSlab {
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let put_away = |objects: &[Object]| self.of(context, cache).free_objects(objects);
+        let put_away =
+            |objects: &[Object]| OneCache::of(&self.tables, context, cache).free_objects(objects);
         arrays::is_on_top(context.percpu, cache.id().array(), object, put_away)
     }
 
@@ -132,7 +121,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        self.of(context, cache).free_slow(object);
+        OneCache::of(&self.tables, context, cache).free_slow(object);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
@@ -145,7 +134,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         }
         let any = self.empty_arrays(context, Idle { slots: &|_| false, caches: &is_meant });
         let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
-        caches.for_each(|cache| self.of(context, cache).empty());
+        caches.for_each(|cache| OneCache::of(&self.tables, context, cache).empty());
         u32::from(any)
     }
 

@@ -4,7 +4,7 @@ use super::cache::{Misuse, SlqbCache};
 use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
 use crate::slab::freelist::{self, Chain, Freelist};
-use crate::slab::one_cache::{GUARD, LIST};
+use crate::slab::one_cache::{GUARD, LIST, is_stored};
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Kind, Order, Pfn};
 use quarry_mm::slab::MAX_BATCH;
@@ -71,10 +71,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             // SAFETY: cells of this policy are lists; the object is being freed.
             unsafe { self.context.percpu.list_push_below(self.array(), object) }
         };
-        if push == Push::Duplicate {
-            self.report(Misuse::NotInUse(object));
-        }
-        push == Push::Stored
+        is_stored(self.cache, object, push)
     }
 
     /// Pushes by `compare_store`. Comparing head and length suffices: if the objects after the head

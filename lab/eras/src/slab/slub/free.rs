@@ -6,10 +6,11 @@ use super::era::Era;
 use super::node::Node;
 use super::slow_path::SlowPath;
 use crate::slab::freelist::{Chain, Freelist};
+use crate::slab::one_cache::is_stored;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
-use quarry_mm::slab::{MAX_BATCH, not_in_use};
-use quarry_sys::percpu::{Lists, Object, Push};
+use quarry_mm::slab::MAX_BATCH;
+use quarry_sys::percpu::{Lists, Object};
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
@@ -93,11 +94,8 @@ where
     /// Puts an object that is being freed onto the CPU's list, if `slab` is still the CPU's.
     fn push_to_cpu(&self, slab: Pfn, object: Object) -> bool {
         // SAFETY: cells of this policy are lists; the object is being freed.
-        match unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) } {
-            Push::Stored => true,
-            Push::Refused => false,
-            Push::Duplicate => not_in_use(self.cache, object),
-        }
+        let push = unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) };
+        is_stored(self.cache, object, push)
     }
 
     /// Counts objects that were freed without the CPU's list.

@@ -7,7 +7,7 @@ use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
 use crate::slab::freelist::Chain;
-use crate::slab::one_cache::pass_on;
+use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
@@ -35,17 +35,6 @@ pub type Slub3_1 = SlubOf<V3_1>;
 
 /// SLUB of Linux 4.9 (document 000).
 pub type Slub4_9 = SlubOf<V4_9>;
-
-impl<E: Era> SlubOf<E> {
-    fn of<'a, P: Lists>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlubCache<'a, P, E> {
-        let tables = self.tables.get().expect("a cache has been created");
-        SlubCache { context, cache, tables }
-    }
-}
 
 impl<P: Lists, E: Era> ParkedObjects<P> for SlubOf<E> {}
 
@@ -92,7 +81,7 @@ where
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = self.of(context, cache);
+        let own = OneCache::of(&self.tables, context, cache);
         own.count_free_slow(1);
         // SAFETY: the caller gives up the object, which lies in its slab.
         unsafe { own.free_chain(own.slab_of(object), &Chain::one(object)) };
@@ -100,17 +89,18 @@ where
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.of(context, cache).free_bulk(objects) };
+        unsafe { OneCache::of(&self.tables, context, cache).free_bulk(objects) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let shrink = |cache: &Cache| self.of(context, cache).shrink();
+        let shrink = |cache: &Cache| OneCache::of(&self.tables, context, cache).shrink();
         match what {
             Reclaim::All => context.caches.iter().for_each(shrink),
             Reclaim::Cache(cache) => shrink(cache),
             Reclaim::Idle(idle) => {
                 let is_due = |cache: &&Cache| {
-                    (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
+                    (idle.caches)(cache.id())
+                        && OneCache::of(&self.tables, context, cache).stats().has_spare()
                 };
                 return context.caches.iter().filter(is_due).map(shrink).count() as u32;
             }

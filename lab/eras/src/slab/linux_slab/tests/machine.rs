@@ -156,8 +156,7 @@ impl Machine {
         look: impl FnOnce(&Lists) -> R,
     ) -> R {
         let context = self.context();
-        let tables = self.policy.tables();
-        let own = SlabCache { context: &context, cache, tables };
+        let own = SlabCache::of(&self.policy.tables, &context, cache);
         let lists = own.node(NodeId(node)).lists.lock();
         look(&lists)
     }

@@ -104,12 +104,12 @@ impl<P: Lists> Bed<P> {
     /// Calls `look` with the cache as the policy's own files see it.
     pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, P>) -> R) -> R {
         let context = self.context();
-        look(&self.policy.of(&context, self.cache()))
+        look(&SlqbCache::of(&self.policy.tables, &context, self.cache()))
     }
 
     /// A CPU's part of the cache.
     pub(super) fn list(&self, cpu: u32) -> &CacheList {
-        let tables = self.policy.tables().expect("created");
+        let tables = self.policy.tables.get().expect("created");
         tables.list(self.id, tables.of_slot(SlotIndex(cpu)))
     }
 
