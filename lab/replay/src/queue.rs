@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     file: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inside {
     /// Messages that are not received yet.
     flight: Flight,
@@ -46,12 +46,9 @@ impl Queue {
         let inside = Inside {
             flight: Flight::new(pieces),
             back: Flight::new(pieces),
-            used: 0,
             capacity,
             senders,
-            waiting: 0,
-            receiver_waits: false,
-            verified: 0,
+            ..Inside::default()
         };
         let (filled, emptied) = Default::default();
         Self { inside: Mutex::new(inside), filled, emptied, file: AtomicU64::new(1) }

@@ -72,6 +72,7 @@ enum Order {
 }
 
 /// The state that all tasks share.
+#[derive(Default)]
 struct Shared {
     /// Messages of all tasks that have taken the first leg.
     sent: AtomicU64,
@@ -92,8 +93,7 @@ pub(crate) fn run<M: KernelMemory>(
 ) -> Replayed {
     let plan = path.plan(memory);
     let stage = Stage::new(scale.tasks);
-    let zero = || AtomicU64::new(0);
-    let shared = Shared { sent: zero(), verified: zero(), longest_ns: zero(), rate: zero() };
+    let shared = Shared::default();
     let tasks = scale.tasks as u64;
     let spaces: Vec<RwLock> = (0..scale.tasks).map(|_| RwLock::default()).collect();
     host::scope(|scope| {

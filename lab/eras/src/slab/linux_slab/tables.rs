@@ -1,5 +1,4 @@
-//! The policy's records of slabs, nodes and CPUs, in arrays that are counted as metadata. The first
-//! cache of a stack creates them, so a stack with another policy pays nothing.
+//! The policy's records of slabs, nodes and CPUs, in arrays that are counted as metadata.
 
 use super::alien::AlienArray;
 use super::node::Node;

@@ -111,14 +111,13 @@ impl LockWord {
     }
 
     fn spin(&self) -> Option<HeldSlab<'_>> {
-        for _ in 0..SPIN_ROUNDS {
+        (0..SPIN_ROUNDS).find_map(|_| {
             let held = self.take(0);
-            if held.is_some() {
-                return held;
+            if held.is_none() {
+                relax();
             }
-            relax();
-        }
-        None
+            held
+        })
     }
 
     fn sleep(&self) -> HeldSlab<'_> {

@@ -38,8 +38,19 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
         state.chain()
     }
 
+    /// `unfreeze_slab` of Linux 2.6.29: what [`unfreeze_chain`](Self::unfreeze_chain) does, for one
+    /// slab.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) {
-        unfreeze_one(of, slab, misses);
+        let node = of.node_of(slab);
+        let mut held = lock(of, slab, misses);
+        let state = held.state(of.cache.objects()).with_frozen(false);
+        held.set(state);
+        if state.inuse == 0 && !of.keeps_empty(node) {
+            drop(held);
+            of.discard(slab);
+        } else if state.head.is_some() {
+            node.push_back(&mut node.list.lock(), of.links(), slab);
+        }
     }
 
     fn take_partial(
@@ -108,7 +119,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
 
     fn unfreeze_chain(of: &SlubCache<'_, P, E>, mut chain: SlabChain, misses: &mut u64) {
         while let Some(slab) = chain.pop(of.links()) {
-            unfreeze_one(of, slab, misses);
+            Self::let_go(of, slab, misses);
         }
     }
 }
@@ -133,24 +144,4 @@ fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
         held
     });
     held.noted_in(of.tables.holder(slot))
-}
-
-/// Unfreezes a slab of the caller (`unfreeze_slab`, Linux 2.6.29). A slab with free objects goes
-/// onto its node's list, a full one onto no list. An empty one goes back to the page allocator
-/// unless the node keeps it.
-fn unfreeze_one<P: Lists, E: Era<Word = LockWord>>(
-    of: &SlubCache<'_, P, E>,
-    slab: Pfn,
-    misses: &mut u64,
-) {
-    let node = of.node_of(slab);
-    let mut held = lock(of, slab, misses);
-    let state = held.state(of.cache.objects()).with_frozen(false);
-    held.set(state);
-    if state.inuse == 0 && !of.keeps_empty(node) {
-        drop(held);
-        of.discard(slab);
-    } else if state.head.is_some() {
-        node.push_back(&mut node.list.lock(), of.links(), slab);
-    }
 }

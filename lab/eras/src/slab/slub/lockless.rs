@@ -52,7 +52,7 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
             && available <= limit
             && let Some(slab) = node.pop_front(&mut list, links)
         {
-            available += of.word(slab).freeze(misses).free();
+            available += of.word(slab).set_frozen(true, misses).free();
             more.push(links, slab);
         }
         drop(list);
@@ -86,7 +86,7 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
                 drop(list);
                 return park(of, slab, misses);
             }
-            (Put::NotInUse | Put::WrongCache, list) => {
+            (Put::NotInUse, list) => {
                 drop(list);
                 not_in_use(of.cache, head);
             }
@@ -116,7 +116,7 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
             let mut list = node.list.lock();
             while let Some(slab) = next.filter(|slab| of.node_of_slab(*slab) == id) {
                 next = chain.pop(links);
-                let state = of.word(slab).unfreeze(misses);
+                let state = of.word(slab).set_frozen(false, misses);
                 if state.inuse == 0 && !of.keeps_empty(node) {
                     empty.push(links, slab);
                 } else if state.head.is_some() {

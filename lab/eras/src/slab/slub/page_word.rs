@@ -77,11 +77,9 @@ pub(super) enum Put {
     /// Nothing changed: the slab would enter or leave the list, so the caller must hold the list
     /// lock.
     NeedsListLock,
-    /// Nothing changed: fewer objects are in use than are put back, or the first of them is the
-    /// head of the free list already.
+    /// Nothing changed: fewer objects are in use than are put back, the first of them is the head
+    /// of the free list already, or this is not a slab of the cache.
     NotInUse,
-    /// Nothing changed: this is not a slab of the cache.
-    WrongCache,
 }
 
 /// The word; all zero if there is no slab.
@@ -152,9 +150,7 @@ impl PageWord {
         let _ = self.update(misses, |word| {
             let old = word.state();
             let mut new = None;
-            put = if word.cache() != cache {
-                Put::WrongCache
-            } else if old.contradicts(chain) {
+            put = if word.cache() != cache || old.contradicts(chain) {
                 Put::NotInUse
             } else {
                 let freed = old.with_freed(chain);
@@ -202,25 +198,17 @@ impl PageWord {
         done.is_some()
     }
 
-    /// Unfreezes the caller's frozen slab, under the list lock; returns its new state.
-    pub(super) fn unfreeze(&self, misses: &mut u64) -> SlabState {
-        self.set_frozen(false, misses).with_frozen(false)
-    }
-
-    /// Freezes a listed slab for the caller, under the list lock; returns its old state.
-    pub(super) fn freeze(&self, misses: &mut u64) -> SlabState {
-        self.set_frozen(true, misses)
-    }
-
-    fn set_frozen(&self, frozen: bool, misses: &mut u64) -> SlabState {
+    /// Freezes a listed slab for the caller, or unfreezes the caller's frozen slab, under the list
+    /// lock; returns its new state.
+    pub(super) fn set_frozen(&self, frozen: bool, misses: &mut u64) -> SlabState {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().frozen != frozen);
             Some(word.state().with_frozen(frozen))
         });
-        change.expect("every state is changed").0
+        change.expect("every state is changed").1
     }
 
-    /// [`freeze`](Self::freeze), and takes all free objects in the same step.
+    /// Freezes a listed slab, and takes all free objects in the same step.
     pub(super) fn freeze_and_take(&self, misses: &mut u64) -> Linked {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().is_listed());

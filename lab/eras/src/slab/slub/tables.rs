@@ -6,8 +6,6 @@
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; the entries of one slot lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
-//!
-//! The first cache of a stack creates these arrays, so a stack with another policy pays nothing.
 
 use super::cpu::CpuSlab;
 use super::era::Era;

@@ -113,9 +113,9 @@ impl Slab {
         let mut misses = 0;
         self.disown();
         let early = self.broken == Broken::UnfreezesWithoutLock;
-        let early = early.then(|| self.word.unfreeze(&mut misses));
+        let early = early.then(|| self.word.set_frozen(false, &mut misses));
         let mut listed = self.listed.lock();
-        let state = early.unwrap_or_else(|| self.word.unfreeze(&mut misses));
+        let state = early.unwrap_or_else(|| self.word.set_frozen(false, &mut misses));
         assert!(!*listed, "a frozen slab is on no list");
         if state.inuse == 0 {
             drop(listed);
