@@ -1,7 +1,7 @@
 //! One cache during an operation, with its nodes and CPUs.
 
 use super::alien::Aliens;
-use super::node::{Emptied, Lists, Node};
+use super::node::{Emptied, Held, Node};
 use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
@@ -54,14 +54,15 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     }
 
     /// Runs `act` on the lists of a node, then gives back the slabs that it has emptied.
-    pub(super) fn with_lists<R>(
-        &self,
-        node: NodeId,
-        act: impl FnOnce(&mut Lists, &mut Emptied) -> R,
-    ) -> R {
+    pub(super) fn with_lists<R>(&self, node: NodeId, act: impl FnOnce(&mut Held<'_>) -> R) -> R {
         let mut emptied = Emptied::new();
-        let result = act(&mut self.node(node).lists.lock(), &mut emptied);
-        emptied.give_back(self.context, self.slabs());
+        let result = act(&mut Held {
+            lists: self.node(node).lists.lock(),
+            slabs: self.slabs(),
+            metadata: self.context.metadata,
+            emptied: &mut emptied,
+        });
+        emptied.give_back(self.context, self.cache);
         result
     }
 
@@ -74,17 +75,13 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     /// Gives objects that have left an array to their nodes: to the shared arrays as far as these
     /// have room, the others to slabs.
     pub(super) fn put_away(&self, objects: &[Object]) {
-        let (slabs, metadata) = (self.slabs(), self.context.metadata);
-        self.for_each_home(objects, |lists, alike, emptied| {
-            lists.give(slabs, metadata, alike, emptied);
-        });
+        self.for_each_home(objects, |held, alike| held.give(alike));
     }
 
     pub(super) fn free_objects(&self, objects: &[Object]) {
-        let slabs = self.slabs();
-        self.for_each_home(objects, |lists, alike, emptied| {
-            lists.counts.batched_out += alike.len() as u64;
-            lists.free_block(slabs, alike, emptied);
+        self.for_each_home(objects, |held, alike| {
+            held.lists.counts.batched_out += alike.len() as u64;
+            held.free_block(alike);
         });
     }
 
@@ -92,15 +89,12 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     /// the shared array as far as it has room, the others to slabs.
     pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
         if !aliens.objects().is_empty() {
-            let (slabs, metadata) = (self.slabs(), self.context.metadata);
-            self.with_lists(home, |lists, emptied| {
-                lists.give(slabs, metadata, aliens.objects(), emptied);
-            });
+            self.with_lists(home, |held| held.give(aliens.objects()));
         }
     }
 
     /// Calls `act` for each run of objects of the same node, with the lists of that node.
-    fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Lists, &[Object], &mut Emptied)) {
+    fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Held<'_>, &[Object])) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {
             let node = if self.tables.nodes() == 1 { NodeId(0) } else { self.home(first) };
@@ -108,7 +102,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
             let strange = |object: &Object| !self.are_of(node, core::slice::from_ref(object));
             let count = rest[..most].iter().position(strange).unwrap_or(most);
             let (alike, behind) = rest.split_at(count);
-            self.with_lists(node, |lists, emptied| act(lists, alike, emptied));
+            self.with_lists(node, |held| act(held, alike));
             rest = behind;
         }
     }

@@ -42,14 +42,13 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// The kernel moves the remaining objects down. A sequence has only one committing store, so
     /// here all objects leave the array by one sequence, and the newer ones return by another.
     fn flush(&self, slot: SlotIndex, node: NodeId, object: Object) {
-        let (slabs, percpu) = (self.slabs(), self.context.percpu);
+        let percpu = self.context.percpu;
         let room = percpu.area().room(slot, self.array()).min(MOST_LIMIT);
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT + 1];
-        let metadata = self.context.metadata;
         let (mut is_double, mut left) = (false, 0);
-        self.with_lists(node, |lists, emptied| {
-            lists.counts.free_slow += 1;
-            let batch = match lists.shared.room(metadata) {
+        self.with_lists(node, |held| {
+            held.lists.counts.free_slow += 1;
+            let batch = match held.lists.shared.room(self.context.metadata) {
                 0 => self.tuning().batch,
                 shared => self.tuning().batch.min(shared),
             };
@@ -62,17 +61,17 @@ impl<P: Arrays> SlabCache<'_, P> {
             if is_double {
                 return;
             }
-            lists.counts.batched_out += all as u64;
+            held.lists.counts.batched_out += all as u64;
             let (oldest, newer) = objects.split_at(batch.min(all));
             left = if percpu.push_batch(self.array(), newer) {
-                lists.counts.batched_in += newer.len() as u64;
+                held.lists.counts.batched_in += newer.len() as u64;
                 oldest.len()
             } else {
                 // The thread has moved, or a drain has stopped the array.
                 objects.len()
             };
             if self.are_of(node, &objects[..left]) {
-                lists.give(slabs, metadata, &objects[..left], emptied);
+                held.give(&objects[..left]);
                 left = 0;
             }
         });
@@ -89,9 +88,9 @@ impl<P: Arrays> SlabCache<'_, P> {
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
         let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
-            return self.with_lists(home, |lists, emptied| {
-                lists.free_block(self.slabs(), &[object], emptied);
-                lists.counts.free_slow += 1;
+            return self.with_lists(home, |held| {
+                held.free_block(&[object]);
+                held.lists.counts.free_slow += 1;
             });
         };
         match aliens.free(object, self.tuning().alien) {
