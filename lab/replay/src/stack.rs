@@ -71,7 +71,7 @@ impl Policies {
         if machine.budget > 0 {
             options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
         }
-        self.apply(&mut caching)?;
+        self.apply(&mut caching);
         let visitor = OnStack { options: &caching, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }

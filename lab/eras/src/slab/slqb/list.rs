@@ -18,6 +18,7 @@
 use super::slab_word::ListId;
 use crate::slab::freelist::Chain;
 use quarry_mm::frame::{FreshZero, FrontList, Pfn};
+use quarry_sys::broken::Broken;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -148,10 +149,13 @@ impl CacheList {
     }
 
     /// Passes the remote chain and the outgoing chain to `check`. No other thread uses the list.
-    pub(super) fn with_chains(&self, mut check: impl FnMut(&Chain, Option<ListId>)) {
-        check(&self.remote.lock(), None);
+    pub(super) fn check_chains(
+        &self,
+        mut check: impl FnMut(&Chain, Option<ListId>) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        check(&self.remote.lock(), None)?;
         let outgoing = self.outgoing.lock();
-        check(&outgoing.objects, Some(outgoing.to));
+        check(&outgoing.objects, Some(outgoing.to))
     }
 
     pub(super) fn restart(&self) {

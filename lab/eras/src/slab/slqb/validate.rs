@@ -99,19 +99,16 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// another list. Returns the number of objects on both.
     fn validate_chains(&self, id: ListId) -> Result<u64, Broken> {
         let (list, check) = (self.list(id), Check::of("slqb list").at(id.0));
-        let (mut parked, mut done) = (0, Ok(()));
-        list.with_chains(|chain, gathered_for| {
+        let mut parked = 0;
+        list.check_chains(|chain, gathered_for| {
             let (counted, what) = match gathered_for {
                 None => (list.nr_remote(), "nr_remote = objects that were brought"),
                 Some(_) => (list.nr_outgoing(), "nr_outgoing = objects that are gathered"),
             };
-            done = done.and_then(|()| {
-                check.equal(counted, chain.count(), what)?;
-                self.validate_chain(chain, gathered_for)
-            });
+            check.equal(counted, chain.count(), what)?;
             parked += u64::from(chain.count());
-        });
-        done?;
+            self.validate_chain(chain, gathered_for)
+        })?;
         let is_told = list.nr_remote() < self.freebatch() || list.must_check();
         check.that(is_told, "nr_remote >= freebatch => check")?;
         let gathers = list.nr_outgoing() < self.freebatch();
