@@ -123,11 +123,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// The chain that starts with `head`, for the packed word.
-    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> Linked {
-        Linked { first: self.number(slab, head), count }
-    }
-
     /// Links the last object of a chain to object `next` of its slab.
     ///
     /// # Safety

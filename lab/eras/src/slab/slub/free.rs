@@ -5,6 +5,7 @@ use super::cpu::count;
 use super::era::Era;
 use super::node::Node;
 use super::slow_path::SlowPath;
+use super::state::Linked;
 use crate::slab::freelist::{Chain, Freelist};
 use crate::slab::one_cache::is_stored;
 use crate::slab::records::SlabChain;
@@ -23,9 +24,10 @@ where
     /// up.
     pub(super) unsafe fn free_chain(&self, slab: Pfn, chain: &Chain) {
         if let (Some(head), Some(tail)) = (chain.list.head, chain.tail) {
-            let (mut misses, objects) = (0, (head, tail, chain.count()));
+            let mut misses = 0;
+            let linked = Linked { first: self.number(slab, head), count: chain.count() };
             // SAFETY: the caller's promise is passed on.
-            unsafe { E::Word::free_chain(self, slab, objects, &mut misses) };
+            unsafe { E::Word::free_chain(self, slab, (linked, tail), &mut misses) };
             self.count_misses(misses);
         }
     }

@@ -87,16 +87,16 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        (head, tail, count): (Object, Object, u32),
+        (chain, tail): (Linked, Object),
         misses: &mut u64,
     ) {
-        let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
+        let node = of.node_of(slab);
         let mut held = lock(of, slab, misses);
         let old = held.state(of.cache.objects());
         let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         if !is_own || old.contradicts(chain) {
             drop(held);
-            not_in_use(of.cache, head);
+            not_in_use(of.cache, of.object(slab, chain.first));
         }
         // SAFETY: the object is being freed and not used (the caller's promise).
         unsafe { of.link(slab, tail, old.head) };

@@ -63,10 +63,10 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        (head, tail, count): (Object, Object, u32),
+        (chain, tail): (Linked, Object),
         misses: &mut u64,
     ) {
-        let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
+        let node = of.node_of(slab);
         let mut put = |list_locked| {
             let ways = (of.parks(), list_locked);
             of.word(slab).put(of.tag(), chain, ways, misses, |next| {
@@ -88,7 +88,7 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
             }
             (Put::NotInUse, list) => {
                 drop(list);
-                not_in_use(of.cache, head);
+                not_in_use(of.cache, of.object(slab, chain.first));
             }
             (_, list) => list,
         };

@@ -33,7 +33,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)>;
 
-    /// Gives the objects of `chain` (its head, its tail and their number) back to their slab.
+    /// Gives the objects of a chain, of which the tail is the last, back to their slab.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them
@@ -41,7 +41,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        chain: (Object, Object, u32),
+        chain_and_tail: (Linked, Object),
         misses: &mut u64,
     );
 
