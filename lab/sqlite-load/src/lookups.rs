@@ -197,7 +197,15 @@ impl Lookups {
             connections().try_for_each(|it| it.integer(scan).map(drop))?;
         }
         let statements = connections().map(|it| it.prepare(LOOKUP)).collect::<Result<_, _>>()?;
-        let mut asker = Asker::new(self, thread, databases, opened, statements);
+        let mut asker = Asker {
+            load: self,
+            databases,
+            opened,
+            statements,
+            zipf: Zipf::new(databases.len(), self.theta),
+            random: Random::new(mixed(self.seed) ^ thread as u64),
+            thread: thread as u64,
+        };
         asker.ask(self.warm_up)?;
         Ok(asker)
     }
@@ -213,19 +221,7 @@ struct Asker<'c> {
     thread: u64,
 }
 
-impl<'c> Asker<'c> {
-    fn new(
-        load: &'c Lookups,
-        thread: usize,
-        databases: &'c [usize],
-        opened: &'c [Opened],
-        statements: Vec<Statement<'c>>,
-    ) -> Self {
-        let zipf = Zipf::new(databases.len(), load.theta);
-        let random = Random::new(mixed(load.seed) ^ thread as u64);
-        Self { load, databases, opened, statements, zipf, random, thread: thread as u64 }
-    }
-
+impl Asker<'_> {
     fn ask(&mut self, lookups: u64) -> Result<Share> {
         let places: Vec<usize> = (0..self.databases.len()).collect();
         let orders = orders(&places, self.load.phases, self.load.seed ^ self.thread << 32);

@@ -13,7 +13,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Aim {
-    pub(crate) directories: u64,
     /// Pages of a file, and pages that a job handles.
     pages: u64,
     job: u64,

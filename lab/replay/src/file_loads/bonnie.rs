@@ -28,7 +28,6 @@ const SEED: u64 = 20_480;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bonnie {
-    pub(crate) directories: u64,
     pub(crate) pages: u64,
     random: bool,
     phase: Phase,

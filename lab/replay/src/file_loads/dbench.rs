@@ -14,7 +14,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Dbench {
-    pub(crate) directories: u64,
     /// Files of a client before it begins, and pages of each.
     files: u32,
     pages: u64,

@@ -36,6 +36,7 @@ pub struct FileLoad {
     budget_mib: u64,
     #[serde(default)]
     budget_percent: u64,
+    directories: u64,
     #[serde(default)]
     device: Device,
     #[serde(flatten)]
@@ -99,7 +100,7 @@ impl FileLoad {
             0 => u64::MAX,
             budget => budget / PAGE_BYTES as u64 / 5,
         };
-        let system = FileSystem::new(memory, self.directories(), self.device, most_dirty);
+        let system = FileSystem::new(memory, self.directories, self.device, most_dirty);
         let tally = Mutex::new(Tally::default());
         let stage = Stage::new(scale.tasks);
         let replayed = scope(|scope| {
@@ -123,16 +124,6 @@ impl FileLoad {
         system.end();
         let Replayed { wall_ns, cpu_ns, counters, .. } = replayed;
         Loaded { tally: tally.into_inner(), wall_ns, cpu_ns, counters }
-    }
-
-    fn directories(&self) -> u64 {
-        match self.kind {
-            Kind::Sparse(Sparse { directories, .. })
-            | Kind::Bonnie(Bonnie { directories, .. })
-            | Kind::Dbench(Dbench { directories, .. })
-            | Kind::Aim(Aim { directories, .. }) => directories,
-            Kind::Varmail(_) => 1,
-        }
     }
 
     fn carry_out<M: FileCache>(

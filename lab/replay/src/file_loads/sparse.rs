@@ -11,7 +11,6 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sparse {
-    pub(crate) directories: u64,
     pub(crate) pages: u64,
 }
 
