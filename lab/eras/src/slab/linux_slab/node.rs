@@ -15,6 +15,7 @@ use quarry_mm::frame::{FreshZero, Kind, List, Metadata, Pfn};
 use quarry_mm::slab::{Cache, SlabContext};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
 
@@ -270,3 +271,9 @@ pub(super) struct Node {
 
 // SAFETY: a free lock around empty lists and counters of 0 are all zero bytes.
 unsafe impl FreshZero for Node {}
+
+impl Node {
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.lists);
+    }
+}

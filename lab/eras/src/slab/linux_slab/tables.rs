@@ -86,9 +86,7 @@ impl Tables {
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
         self.records.visit_locks("slab->growth", visit);
         for cache in caches.iter() {
-            for node in self.node_ids() {
-                visit("slab->list_lock", &self.node(cache.id(), node).lists);
-            }
+            self.node_ids().for_each(|node| self.node(cache.id(), node).visit_locks(visit));
             self.aliens(cache.id()).for_each(|(_, aliens)| aliens.visit_locks(visit));
         }
     }

@@ -6,6 +6,7 @@
 use crate::slab::records::SlabLinks;
 use quarry_mm::frame::{FreshZero, List, Pfn};
 use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub(super) type PartialList = List<Pfn>;
@@ -41,6 +42,10 @@ impl Node {
     pub(super) fn lock_bit_waits(&self) -> LockStats {
         let wait_ns = self.lock_bit_wait_ns.load(Ordering::Relaxed);
         LockStats { wait_ns, ..LockStats::default() }
+    }
+
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.list);
     }
 
     pub(super) fn nr_partial(&self) -> u32 {

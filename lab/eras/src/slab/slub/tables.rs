@@ -95,7 +95,7 @@ impl<E: Era> Tables<E> {
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
         self.words.visit_locks("slub->growth", visit);
         for cache in caches.iter() {
-            self.nodes(cache.id()).for_each(|node| visit("slab->list_lock", &node.list));
+            self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
         if E::Word::HAS_LOCK {
             visit("slub->slab_lock", &SlabLocks(self.slab_locks(caches)));
