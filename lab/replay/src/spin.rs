@@ -22,7 +22,7 @@ static ROUNDS_PER_1024_NS: LazyLock<u64> = LazyLock::new(|| {
     (ROUNDS * 1024 / shortest).max(1)
 });
 
-/// Keeps the CPU busy for `ns` nanoseconds. The first call of the process measures the loop's speed.
+/// Keeps the CPU busy for `ns` nanoseconds. The process's first call measures the loop's speed.
 #[inline]
 pub(crate) fn work(ns: u64) {
     run(rounds(ns, *ROUNDS_PER_1024_NS));

@@ -108,8 +108,8 @@ pub(super) fn no_start(cache: &Cache, address: Object) -> ! {
     ))
 }
 
-/// The methods of a [`SlabPolicy`](quarry_mm::slab::SlabPolicy) with [`Late`](quarry_mm::slab::Late)
-/// tables that pass the call on to the cache, or to the tables if there are any.
+/// The methods of a [`SlabPolicy`](quarry_mm::slab::SlabPolicy) with [`Late`] tables that pass the
+/// call on to the cache, or to the tables if there are any.
 macro_rules! pass_on {
     () => {
         fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {

@@ -139,8 +139,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         (guard, slab)
     }
 
-    /// Starts the cache, which no thread uses yet; zeroes the counts of an earlier cache of the same
-    /// number.
+    /// Starts the cache, which no thread uses yet; zeroes the counts of an earlier cache with the
+    /// same number.
     pub(super) fn take_up(&self) {
         let tables = self.tables;
         let earlier = self.nodes().filter(|node| node.take_up()).count();
