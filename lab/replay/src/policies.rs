@@ -45,7 +45,7 @@ pub struct Policies {
     /// The variant as the user wrote it.
     written: String,
     /// Name of the slab policy in the registry.
-    slab: &'static str,
+    slab: String,
     pages: Chosen,
     parts: Parts,
 }
@@ -208,19 +208,19 @@ impl FromStr for Policies {
             let accepted = PAGE_POLICIES.iter().map(|known| known.name);
             UnknownPolicy::new(text, "page policy", pages, accepted)
         })?;
-        Ok(Self { written: text.to_owned(), slab: known.name, pages, parts })
+        Ok(Self { written: text.to_owned(), slab: known.name.to_owned(), pages, parts })
     }
 }
 
 impl Policies {
     /// The slab policy, by its name in the registry.
     pub(crate) fn slab(&self) -> &str {
-        self.slab
+        &self.slab
     }
 
     /// Both policies, and the parts that are not left at their defaults, without aliases.
     pub fn in_full(&self) -> String {
-        let policies = [self.slab, self.pages.name()].map(str::to_owned);
+        let policies = [&self.slab, self.pages.name()].map(str::to_owned);
         policies.into_iter().chain(self.parts.names()).collect::<Vec<_>>().join("+")
     }
 
