@@ -39,7 +39,7 @@ const TIDY: &str = "quarry-tidy";
 const MODULES: &[(&str, &[&str])] = &[
     ("crates/mm/src/", &["frame", "zone", "pcp", "slab", "heap", "stack"]),
     ("crates/cache/src/", &["lru", "page_cache", "stack"]),
-    ("lab/eras/src/", &["lru", "pages", "slab"]),
+    ("lab/eras/src/", &["registry", "lru", "pages", "slab"]),
 ];
 
 /// The first crate uses the second, of a later part, only by a feature that no build of the product

@@ -4,9 +4,10 @@
 //! comparison chooses a policy while it runs; a shared object is built with one.
 //!
 //! ```text
-//! slab    slab policies, and the registry of these and of those in `quarry-mm`
-//! pages   policies of the per-CPU page lists, and one that is chosen by name
-//! lru     policies of the LRU lists of cached pages, and one that is chosen by name
+//! slab      slab policies, and the registry of these and of those in `quarry-mm`
+//! pages     policies of the per-CPU page lists, and one that is chosen by name
+//! lru       policies of the LRU lists of cached pages, and one that is chosen by name
+//! registry  a policy with its name, for the registries of pages and lru
 //! ```
 //!
 //! No code here allocates through the global allocator.
@@ -21,4 +22,7 @@ macro_rules! one_of {
 
 pub mod lru;
 pub mod pages;
+mod registry;
 pub mod slab;
+
+pub use registry::Registered;

@@ -120,8 +120,7 @@ pub(crate) fn run<M: KernelMemory>(
         spawn_handler(scope, scale.cpus, move || scene.poll());
         stage.conduct(memory, scale.warm_up);
         let (sent, verified) = (scene.sent.load(Relaxed), scene.verified.load(Relaxed));
-        let mut replayed = Replayed::default();
-        replayed.add(stage.conduct(memory, scale.measured));
+        let mut replayed = stage.conduct(memory, scale.measured);
         replayed.sent = scene.sent.load(Relaxed) - sent;
         replayed.verified = scene.verified.load(Relaxed) - verified;
         stage.end();

@@ -158,11 +158,10 @@ impl<M: KernelMemory> Scene<'_, M> {
             };
             let handles: Vec<_> = (0..groups * receivers).map(receiver).collect();
             self.stage.conduct(self.memory, warm_up);
-            let (sent, verified, begin) = (self.sent(), self.verified(), self.now());
-            let lost = self.lost.load(Relaxed);
-            let mut replayed = Replayed::default();
-            replayed.add(self.stage.conduct(self.memory, measured));
-            replayed.sent = self.sent() - sent;
+            let (sent, lost) = (self.sent.load(Relaxed), self.lost.load(Relaxed));
+            let (verified, begin) = (self.verified(), self.now());
+            let mut replayed = self.stage.conduct(self.memory, measured);
+            replayed.sent = self.sent.load(Relaxed) - sent;
             replayed.verified = self.verified() - verified;
             replayed.lost = self.lost.load(Relaxed) - lost;
             self.stage.end();
@@ -172,10 +171,6 @@ impl<M: KernelMemory> Scene<'_, M> {
             replayed.latencies.sort_unstable();
             replayed
         })
-    }
-
-    fn sent(&self) -> u64 {
-        self.sent.load(Relaxed)
     }
 
     fn verified(&self) -> u64 {

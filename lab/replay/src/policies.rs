@@ -46,8 +46,7 @@ pub struct Policies {
     written: String,
     /// Name of the slab policy in the registry.
     slab: String,
-    /// Name of the page policy in the registry.
-    pages: String,
+    pages: Chosen,
     parts: Parts,
 }
 
@@ -205,10 +204,11 @@ impl FromStr for Policies {
                 return Err(UnknownPolicy::new(text, "part", word, Parts::accepted()));
             }
         }
-        let (slab, pages) = (known.name.to_owned(), pages.to_owned());
-        let policies = Self { written: text.to_owned(), slab, pages, parts };
-        policies.apply(&mut CachingOptions::default())?;
-        Ok(policies)
+        let pages = Chosen::named(pages).ok_or_else(|| {
+            let accepted = PAGE_POLICIES.iter().map(|known| known.name);
+            UnknownPolicy::new(text, "page policy", pages, accepted)
+        })?;
+        Ok(Self { written: text.to_owned(), slab: known.name.to_owned(), pages, parts })
     }
 }
 
@@ -220,8 +220,8 @@ impl Policies {
 
     /// Both policies, and the parts that are not left at their defaults, without aliases.
     pub fn in_full(&self) -> String {
-        let policies = [self.slab.clone(), self.pages.clone()].into_iter();
-        policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
+        let policies = [&self.slab, self.pages.name()].map(str::to_owned);
+        policies.into_iter().chain(self.parts.names()).collect::<Vec<_>>().join("+")
     }
 
     /// The LRU lists of the pages of programs, if there are any.
@@ -232,12 +232,9 @@ impl Policies {
     }
 
     /// Sets, in `options`, the page policies and LRU options that the variant names.
-    pub(crate) fn apply(&self, options: &mut CachingOptions) -> Result<(), UnknownPolicy> {
+    pub(crate) fn apply(&self, options: &mut CachingOptions) {
         let CachingOptions { stack: options, cache } = options;
-        options.pages.policy = Chosen::named(&self.pages).ok_or_else(|| {
-            let accepted = PAGE_POLICIES.iter().map(|known| known.name);
-            UnknownPolicy::new(&self.written, "page policy", &self.pages, accepted)
-        })?;
+        options.pages.policy = self.pages;
         let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // Kernels of document 001 (2017) have one lock for LRU lists, and add batches of 14 pages.
@@ -252,7 +249,6 @@ impl Policies {
         cache.lru.counts = !uncounted;
         cache.pages.truncation = truncation.unwrap_or(cache.pages.truncation);
         cache.pages.cold_hint |= cold;
-        Ok(())
     }
 }
 
@@ -285,7 +281,7 @@ mod tests {
         let mut options = CachingOptions::default();
         assert_eq!(full("slub+order0+single+per_page"), "slub-4.9+order0+per_page+single");
         for name in slab_names() {
-            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            name.parse::<Policies>().unwrap().apply(&mut options);
         }
         for (slab, pages) in &ERAS.pages {
             assert!(Chosen::named(pages).is_some(), "{slab}: no page policy {pages}");
@@ -298,13 +294,13 @@ mod tests {
         assert_eq!(full("mel+cold+single"), "slub-4.9+order0+one_section+single+mel+cold");
         let mut options = CachingOptions::default();
         for (name, rung) in TruncationPolicy::ALL {
-            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            name.parse::<Policies>().unwrap().apply(&mut options);
             assert_eq!(
                 (options.cache.pages.truncation, options.cache.pages.cold_hint),
                 (rung, false)
             );
         }
-        "jan+cold".parse::<Policies>().unwrap().apply(&mut options).unwrap();
+        "jan+cold".parse::<Policies>().unwrap().apply(&mut options);
         assert!(options.cache.pages.cold_hint);
         assert_eq!(options.stack.pages.free_list, FreeListPolicy::PerPage);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Queue {
     file: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inside {
     /// Messages that are not received yet.
     flight: Flight,
@@ -46,19 +46,12 @@ impl Queue {
         let inside = Inside {
             flight: Flight::new(pieces),
             back: Flight::new(pieces),
-            used: 0,
             capacity,
             senders,
-            waiting: 0,
-            receiver_waits: false,
-            verified: 0,
+            ..Inside::default()
         };
         let (filled, emptied) = Default::default();
         Self { inside: Mutex::new(inside), filled, emptied, file: AtomicU64::new(1) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock()
     }
 
     /// Takes the reference that a system call holds on an open file while it runs. Threads share
@@ -72,7 +65,7 @@ impl Queue {
 
     /// Waits for room for this many messages, and reserves it.
     pub(crate) fn reserve(&self, messages: u32) {
-        drop(self.take_room(self.lock(), messages));
+        drop(self.take_room(self.inside.lock(), messages));
     }
 
     fn take_room<'a>(
@@ -101,7 +94,7 @@ impl Queue {
 
     /// Sends messages for which room was reserved.
     pub(crate) fn send(&self, burst: &mut Flight) {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         inside.flight.append(burst);
         self.wake_receiver(inside);
     }
@@ -109,7 +102,7 @@ impl Queue {
     /// Sends one message if there is room for it, as for a datagram; without room, the message
     /// stays with the sender. Returns whether it was sent.
     pub(crate) fn offer(&self, message: &mut Flight) -> bool {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         let has_room = inside.used < inside.capacity;
         if has_room {
             inside.used += 1;
@@ -122,7 +115,7 @@ impl Queue {
     /// Waits for room for one message and lets `fill` send it with the queue locked, as the kernel
     /// holds a pipe's mutex while it allocates and copies.
     pub(crate) fn send_inside(&self, fill: impl FnOnce(&mut Flight)) {
-        let mut inside = self.take_room(self.lock(), 1);
+        let mut inside = self.take_room(self.inside.lock(), 1);
         fill(&mut inside.flight);
         self.wake_receiver(inside);
     }
@@ -143,7 +136,7 @@ impl Queue {
     }
 
     fn wait_for_messages(&self) -> Option<MutexGuard<'_, Inside>> {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         while inside.flight.messages() == 0 {
             if inside.senders == 0 {
                 return None;
@@ -157,7 +150,7 @@ impl Queue {
     /// Releases the room of the received messages, and returns their answers, if any, to the
     /// sender. `verified` of the messages were intact. `inbox` is empty afterwards.
     pub(crate) fn done(&self, inbox: &mut Flight, verified: u64) {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         inside.used -= inbox.answered;
         inside.verified += verified;
         if inbox.is_empty() {
@@ -188,22 +181,22 @@ impl Queue {
 
     /// Moves the answers that have come back to `answers`, which must be empty.
     pub(crate) fn answers(&self, answers: &mut Flight) {
-        std::mem::swap(&mut self.lock().back, answers);
+        std::mem::swap(&mut self.inside.lock().back, answers);
     }
 
     /// Waits until nothing is on its way.
     pub(crate) fn settle(&self) {
-        drop(self.wait_while(self.lock(), |inside| inside.used > 0));
+        drop(self.wait_while(self.inside.lock(), |inside| inside.used > 0));
     }
 
     pub(crate) fn close(&self) {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         inside.senders -= 1;
         self.wake_receiver(inside);
     }
 
     pub(crate) fn verified(&self) -> u64 {
-        self.lock().verified
+        self.inside.lock().verified
     }
 
     /// Returns what the queue still holds at the end: a recycled piece, if the queue kept one.

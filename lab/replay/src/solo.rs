@@ -72,6 +72,7 @@ enum Order {
 }
 
 /// The state that all tasks share.
+#[derive(Default)]
 struct Shared {
     /// Messages of all tasks that have taken the first leg.
     sent: AtomicU64,
@@ -92,8 +93,7 @@ pub(crate) fn run<M: KernelMemory>(
 ) -> Replayed {
     let plan = path.plan(memory);
     let stage = Stage::new(scale.tasks);
-    let zero = || AtomicU64::new(0);
-    let shared = Shared { sent: zero(), verified: zero(), longest_ns: zero(), rate: zero() };
+    let shared = Shared::default();
     let tasks = scale.tasks as u64;
     let spaces: Vec<RwLock> = (0..scale.tasks).map(|_| RwLock::default()).collect();
     host::scope(|scope| {
@@ -117,10 +117,8 @@ pub(crate) fn run<M: KernelMemory>(
         let rounds = |time| match solo.pace {
             Pace::InStep => rounds(memory, &stage, &shared, solo.timed, time),
             Pace::OutOfStep => {
-                let mut replayed = Replayed::default();
                 let until = shared.sent.load(Relaxed) + u64::from(solo.round) * tasks;
-                replayed.add(stage.conduct(memory, Order::Sent(until)));
-                replayed
+                stage.conduct(memory, Order::Sent(until))
             }
         };
         rounds(scale.warm_up);
@@ -145,19 +143,18 @@ fn rounds<M: KernelMemory>(
     timed: Timed,
     time: Duration,
 ) -> Replayed {
-    let mut replayed = Replayed::default();
     if timed == Timed::Both {
-        replayed.add(stage.conduct(memory, Order::Rounds(time)));
-        return replayed;
+        return stage.conduct(memory, Order::Rounds(time));
     }
+    let mut replayed = Replayed::default();
     while replayed.wall_ns == 0 || replayed.wall_ns < time.as_nanos() as u64 {
         for (order, leg) in [(Order::First, Timed::First), (Order::Second, Timed::Second)] {
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
                 // The time that threads need to wake each other is left out.
-                observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
-                replayed.add(observed);
+                observed.wall_ns = shared.longest_ns.load(Relaxed).max(1);
+                replayed.add(&observed);
             }
         }
     }

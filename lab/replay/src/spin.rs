@@ -22,27 +22,14 @@ static ROUNDS_PER_1024_NS: LazyLock<u64> = LazyLock::new(|| {
     (ROUNDS * 1024 / shortest).max(1)
 });
 
-/// A busy loop whose speed is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spin {
-    rounds_per_1024_ns: u64,
+/// Keeps the CPU busy for `ns` nanoseconds. The process's first call measures the loop's speed.
+#[inline]
+pub(crate) fn work(ns: u64) {
+    run(rounds(ns, *ROUNDS_PER_1024_NS));
 }
 
-impl Spin {
-    /// Returns a loop whose speed is known; the first call of the process measures the speed.
-    pub(crate) fn calibrated() -> Self {
-        Self { rounds_per_1024_ns: *ROUNDS_PER_1024_NS }
-    }
-
-    /// Keeps the CPU busy for `ns` nanoseconds.
-    #[inline]
-    pub(crate) fn work(self, ns: u64) {
-        run(self.rounds(ns));
-    }
-
-    const fn rounds(self, ns: u64) -> u64 {
-        ns * self.rounds_per_1024_ns / 1024
-    }
+const fn rounds(ns: u64, per_1024_ns: u64) -> u64 {
+    ns * per_1024_ns / 1024
 }
 
 /// A chain of multiplications, each of which waits for the one before.
@@ -60,8 +47,7 @@ mod tests {
 
     #[test]
     fn work_is_counted_in_nanoseconds() {
-        let spin = Spin { rounds_per_1024_ns: 512 };
-        assert_eq!([0, 2, 1000, 2048].map(|ns| spin.rounds(ns)), [0, 1, 500, 1024]);
-        assert!(Spin::calibrated().rounds(100_000) > 0);
+        assert_eq!([0, 2, 1000, 2048].map(|ns| rounds(ns, 512)), [0, 1, 500, 1024]);
+        assert!(rounds(100_000, *ROUNDS_PER_1024_NS) > 0);
     }
 }

@@ -71,7 +71,7 @@ impl Policies {
         if machine.budget > 0 {
             options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
         }
-        self.apply(&mut caching)?;
+        self.apply(&mut caching);
         let visitor = OnStack { options: &caching, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }
@@ -134,9 +134,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
         Ok(Self { stack, caches: Mutex::default(), anonymous: lru.map(lists).transpose()? })
     }
-}
 
-impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
     pub(crate) fn stack(&self) -> &'static Stack<LabConfig<S>> {
         self.stack
     }
@@ -330,19 +328,13 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
     fn footprint(&self) -> Footprint {
         let zones = self.stack.pages().zones();
         let stats = self.stack.stats();
+        let kinds = [MetadataKind::Sheaves, MetadataKind::SlabHeaders, MetadataKind::CpuSlabs];
         let in_lists = |node| u64::from(zones.frames_in_pcp(node));
         Footprint {
             list_bytes: zones.all().map(|zone| in_lists(zone.node())).sum::<u64>() << FRAME_SHIFT,
             frames: zones.all().map(|zone| u64::from(zone.managed())).sum(),
             policy_bytes_per_frame: S::BYTES_PER_FRAME as u64,
-            slab_metadata: [
-                MetadataKind::Sheaves,
-                MetadataKind::SlabHeaders,
-                MetadataKind::CpuSlabs,
-            ]
-            .map(|kind| stats.metadata_bytes(kind) as u64)
-            .iter()
-            .sum(),
+            slab_metadata: kinds.map(|kind| stats.metadata_bytes(kind) as u64).iter().sum(),
         }
     }
 

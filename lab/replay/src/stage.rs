@@ -11,17 +11,6 @@ pub struct Stage<O> {
     order: Mutex<Option<O>>,
 }
 
-/// Observations made while the threads carried out an order.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Observed {
-    /// Wall-clock time.
-    pub wall: Duration,
-    /// CPU time, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Counts of the memory.
-    pub counters: Counters,
-}
-
 /// The scale of a replay, and its CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale<'a> {
@@ -58,11 +47,11 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Adds an observation to the result.
-    pub fn add(&mut self, observed: Observed) {
-        self.wall_ns += observed.wall.as_nanos() as u64;
-        self.cpu_ns += observed.cpu_ns;
-        self.counters = self.counters.plus(observed.counters);
+    /// Adds another part of the replay, as far as a stage has observed it.
+    pub fn add(&mut self, part: &Self) {
+        self.wall_ns += part.wall_ns;
+        self.cpu_ns += part.cpu_ns;
+        self.counters = self.counters.plus(part.counters);
     }
 }
 
@@ -77,15 +66,17 @@ impl<O: Copy> Stage<O> {
         self.barrier.wait();
     }
 
-    /// Lets all threads carry out an order and waits for all of them. Returns the observations.
-    pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
+    /// Lets all threads carry out an order and waits for all of them. Returns
+    /// times and counts.
+    pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Replayed {
         let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
         self.set(Some(order));
         self.barrier.wait();
-        Observed {
-            wall: start.elapsed(),
+        Replayed {
+            wall_ns: start.elapsed().as_nanos() as u64,
             cpu_ns: cpu_ns() - cpu_before,
             counters: memory.counters().since(before),
+            ..Replayed::default()
         }
     }
 

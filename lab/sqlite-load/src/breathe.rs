@@ -103,13 +103,6 @@ impl Backing for Device {
     }
 }
 
-#[derive(Default)]
-struct Done {
-    lookups: u64,
-    refused: u64,
-    verified: u64,
-}
-
 impl Breathe {
     pub(crate) fn run(self) -> Result<Figures> {
         let budget = Budget::get().context("the C library serves")?;
@@ -139,7 +132,7 @@ impl Breathe {
             tasks.into_iter().try_fold(figures, |mut all, task| {
                 let done = task.join().map_err(|_| anyhow!("a thread has panicked"))??;
                 all.lookups += done.lookups;
-                all.lookups_refused += done.refused;
+                all.lookups_refused += done.lookups_refused;
                 all.verified += done.verified;
                 anyhow::Ok(all)
             })
@@ -153,46 +146,52 @@ impl Breathe {
     /// Grows the heap to three quarters of the memory, or until a block is refused, then frees it,
     /// again and again until the time is over.
     fn breathe(&self, bytes: usize, start: Instant) -> Figures {
-        let (large, small) = (Layout::new::<[u128; LARGE / 16]>(), Layout::new::<[u8; SMALL]>());
-        let (mut times, mut figures) = ((Histogram::new(), Histogram::new()), Figures::default());
+        let layouts = [Layout::new::<[u128; LARGE / 16]>(), Layout::new::<[u8; SMALL]>()];
+        let (mut times, mut refused) = ([Histogram::new(), Histogram::new()], [0; 2]);
         while start.elapsed() < Duration::from_millis(self.millis) {
             let mut held = Vec::new();
             while held.len() < bytes / 4 * 3 / LARGE * (SMALL_EACH + 1) {
-                let layout = if held.len() % (SMALL_EACH + 1) == 0 { large } else { small };
+                let kind = usize::from(held.len() % (SMALL_EACH + 1) != 0);
                 let asked = Instant::now();
                 // SAFETY: both layouts have a size.
-                let block = unsafe { Quarry.alloc(layout) };
-                let ns = asked.elapsed().as_nanos() as u64;
-                let is_large = layout == large;
-                (if is_large { &mut times.0 } else { &mut times.1 }).add(ns);
-                *(if is_large { &mut figures.large } else { &mut figures.small }) += 1;
+                let block = unsafe { Quarry.alloc(layouts[kind]) };
+                times[kind].add(asked.elapsed().as_nanos() as u64);
                 if block.is_null() {
-                    let refused = match is_large {
-                        true => &mut figures.large_refused,
-                        false => &mut figures.small_refused,
-                    };
-                    *refused += 1;
+                    refused[kind] += 1;
                     break;
                 }
                 // SAFETY: the block was just allocated, and has a first byte.
                 unsafe { block.write(1) };
-                held.push((block, layout));
+                held.push((block, layouts[kind]));
             }
             for (block, layout) in held {
                 // SAFETY: allocated above with this layout, and freed once.
                 unsafe { Quarry.dealloc(block, layout) };
             }
         }
-        let tail = |times: &Histogram| (times.quantile(0.999), times.most());
-        (figures.large_p999_ns, figures.large_longest_ns) = tail(&times.0);
-        (figures.small_p999_ns, figures.small_longest_ns) = tail(&times.1);
-        figures
+        let ([large, small], [large_refused, small_refused]) = (times, refused);
+        Figures {
+            large: large.total(),
+            large_refused,
+            large_p999_ns: large.quantile(0.999),
+            large_longest_ns: large.most(),
+            small: small.total(),
+            small_refused,
+            small_p999_ns: small.quantile(0.999),
+            small_longest_ns: small.most(),
+            ..Figures::default()
+        }
     }
 }
 
 /// Looks pages up at random and, if `writes` is true, changes one page in four.
-fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool) -> Result<Done> {
-    let (mut random, mut done) = (Random::new(seed + 1), Done::default());
+fn look_up(
+    mapping: &Mapping<Device>,
+    seed: u64,
+    writes: bool,
+    over: &AtomicBool,
+) -> Result<Figures> {
+    let (mut random, mut done) = (Random::new(seed + 1), Figures::default());
     let pages = mapping.backing().size() / PAGE as u64;
     while !over.load(Relaxed) {
         let index = random.next() % pages;
@@ -200,7 +199,7 @@ fn look_up(mapping: &Mapping<Device>, seed: u64, writes: bool, over: &AtomicBool
         let page = match mapping.read(index) {
             Ok(page) => page,
             Err(Error::Full) => {
-                done.refused += 1;
+                done.lookups_refused += 1;
                 done.verified += 1;
                 continue;
             }

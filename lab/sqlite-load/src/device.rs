@@ -41,12 +41,9 @@ struct Below {
 
 static BELOW: OnceLock<Below> = OnceLock::new();
 
-pub(crate) fn page_reads() -> u64 {
-    PAGE_READS.load(Relaxed)
-}
-
-pub(crate) fn header_reads() -> u64 {
-    HEADER_READS.load(Relaxed)
+/// Reads of pages, and of headers, so far.
+pub(crate) fn reads() -> (u64, u64) {
+    (PAGE_READS.load(Relaxed), HEADER_READS.load(Relaxed))
 }
 
 /// Sets the minimum time that a read of a page takes.

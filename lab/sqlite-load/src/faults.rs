@@ -4,7 +4,7 @@
 use crate::api::Api;
 use crate::connection::{Connection, SqlError};
 use crate::script::answer;
-use crate::variant::{Variant, page_cache_methods};
+use crate::variant::{Variant, asked, configured, page_cache_methods};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use libsqlite3_sys as ffi;
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 /// The requests that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,7 +64,7 @@ pub(crate) struct Figures {
 
 /// Number, from now, of the first request that fails; below 1 after it; `i64::MAX`: none fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
-static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
+static IS_PERSISTENT: AtomicBool = AtomicBool::new(false);
 
 struct Below {
     heap: ffi::sqlite3_mem_methods,
@@ -88,11 +88,11 @@ fn fails() -> bool {
         return false;
     }
     let left = COUNTDOWN.fetch_sub(1, Relaxed);
-    left == 1 || (left < 1 && IS_PERSISTENT.load(Relaxed) != 0)
+    left == 1 || (left < 1 && IS_PERSISTENT.load(Relaxed))
 }
 
 fn arm(request: u64, kind: Kind) {
-    IS_PERSISTENT.store((kind == Kind::Persistent).into(), Relaxed);
+    IS_PERSISTENT.store(kind == Kind::Persistent, Relaxed);
     COUNTDOWN.store(i64::try_from(request).expect("fewer requests"), Relaxed);
 }
 
@@ -102,19 +102,9 @@ fn disarm() -> bool {
 }
 
 fn install(api: &Api) -> Result<()> {
-    let mut heap = ffi::sqlite3_mem_methods {
-        xMalloc: None,
-        xFree: None,
-        xRealloc: None,
-        xSize: None,
-        xRoundup: None,
-        xInit: None,
-        xShutdown: None,
-        pAppData: null_mut(),
-    };
-    // SAFETY: the option takes a place for the methods.
-    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut heap) };
-    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_GETMALLOC: {code}");
+    // SAFETY: the option asks for the methods.
+    let heap: ffi::sqlite3_mem_methods =
+        unsafe { asked(api, ffi::SQLITE_CONFIG_GETMALLOC, "SQLITE_CONFIG_GETMALLOC") }?;
     let pages = page_cache_methods(api)?.0;
     let failing_heap =
         ffi::sqlite3_mem_methods { xMalloc: Some(malloc), xRealloc: Some(realloc), ..heap };
@@ -182,7 +172,7 @@ impl Faults {
         self.variant.set_up(64 << 20)?;
         let api = self.variant.api();
         // SQLite counts its allocated bytes, which shows leaks.
-        crate::variant::configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
+        configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
         install(api)?;
         let read =
             |file: &PathBuf| fs::read_to_string(file).with_context(|| file.display().to_string());
@@ -211,7 +201,8 @@ impl Faults {
             let bytes = resting();
             ensure!(bytes == at_rest, "request {request}: {bytes} bytes left of {at_rest}");
             ensure!(is_met || result.is_ok(), "request {request}: failed without a fault");
-            self.check(api, &database, request)?;
+            let check = Connection::existing(api, &database)?.check();
+            check.with_context(|| format!("after request {request} failed"))?;
             figures.sound += 1;
             if !is_met {
                 break;
@@ -243,11 +234,6 @@ impl Faults {
         }
         fs::copy(pristine, database)?;
         Ok(())
-    }
-
-    fn check(&self, api: &'static Api, database: &Path, request: u64) -> Result<()> {
-        let connection = Connection::existing(api, database)?;
-        connection.check().with_context(|| format!("after request {request} failed"))
     }
 }
 

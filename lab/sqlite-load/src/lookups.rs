@@ -1,7 +1,7 @@
 //! Look-ups by key in many databases, some of which are hot: the experiments `sqlite-budget` and
 //! `sqlite-hot`.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Statement};
 use crate::databases::{LOOKUP, VALUE_BYTES, file_of, mixed, value};
 use crate::device;
 use crate::histogram::Histogram;
@@ -114,7 +114,7 @@ impl Lookups {
                 })
                 .collect();
             barrier.wait();
-            let before = (device::page_reads(), device::header_reads());
+            let before = device::reads();
             barrier.wait();
             let shares = threads.into_iter().map(|it| it.join().expect("no thread panics"));
             (shares.collect::<Result<Vec<Share>>>(), before)
@@ -130,7 +130,7 @@ impl Lookups {
         let end = shares.iter().map(|share| share.end).max().expect("a thread");
         let ns = (end - start).as_nanos() as u64;
         let lookups = self.lookups * self.threads as u64;
-        let memory = resident();
+        let (memory, (page_reads, header_reads)) = (resident(), device::reads());
         Figures {
             lookups,
             ns,
@@ -139,8 +139,8 @@ impl Lookups {
             p99_ns: times.quantile(0.99),
             p999_ns: times.quantile(0.999),
             longest_ns: times.most(),
-            page_reads: device::page_reads() - before.0,
-            header_reads: device::header_reads() - before.1,
+            page_reads: page_reads - before.0,
+            header_reads: header_reads - before.1,
             budget: self.budget,
             base_rss,
             peak_rss: memory.peak,
@@ -175,32 +175,39 @@ impl Lookups {
     fn share(&self, thread: usize, barrier: &Barrier) -> Result<Share> {
         let databases = self.databases_of(thread);
         let opened: Result<Vec<Opened>> = databases.iter().map(|it| self.open(*it)).collect();
-        let prepared = opened.and_then(|opened| {
-            if self.scan {
-                opened.iter().try_for_each(|it| {
-                    it.connection.integer("SELECT sum(length(value)) FROM rows").map(drop)
-                })?;
-            }
-            Ok(opened)
-        });
-        let mut asker = prepared.as_ref().map(|opened| {
-            let statements: Result<Vec<_>, _> =
-                opened.iter().map(|it| it.connection.prepare(LOOKUP)).collect();
-            statements.map(|statements| Asker::new(self, thread, &databases, opened, statements))
-        });
-        let warm = match &mut asker {
-            Ok(Ok(asker)) => asker.ask(self.warm_up).map(drop),
-            _ => Ok(()),
+        let asker = match &opened {
+            Ok(opened) => self.warm_up(thread, &databases, opened),
+            Err(error) => Err(anyhow!("{error:#}")),
         };
         barrier.wait();
         device::set_latency(Duration::from_micros(self.latency_us));
         barrier.wait();
-        warm?;
-        match asker {
-            Ok(Ok(mut asker)) => asker.ask(self.lookups),
-            Ok(Err(error)) => Err(error.into()),
-            Err(error) => Err(anyhow!("{error:#}")),
+        asker?.ask(self.lookups)
+    }
+
+    fn warm_up<'c>(
+        &'c self,
+        thread: usize,
+        databases: &'c [usize],
+        opened: &'c [Opened],
+    ) -> Result<Asker<'c>> {
+        let connections = || opened.iter().map(|it| &it.connection);
+        if self.scan {
+            let scan = "SELECT sum(length(value)) FROM rows";
+            connections().try_for_each(|it| it.integer(scan).map(drop))?;
         }
+        let statements = connections().map(|it| it.prepare(LOOKUP)).collect::<Result<_, _>>()?;
+        let mut asker = Asker {
+            load: self,
+            databases,
+            opened,
+            statements,
+            zipf: Zipf::new(databases.len(), self.theta),
+            random: Random::new(mixed(self.seed) ^ thread as u64),
+            thread: thread as u64,
+        };
+        asker.ask(self.warm_up)?;
+        Ok(asker)
     }
 }
 
@@ -208,25 +215,13 @@ struct Asker<'c> {
     load: &'c Lookups,
     databases: &'c [usize],
     opened: &'c [Opened],
-    statements: Vec<crate::connection::Statement<'c>>,
+    statements: Vec<Statement<'c>>,
     zipf: Zipf,
     random: Random,
     thread: u64,
 }
 
-impl<'c> Asker<'c> {
-    fn new(
-        load: &'c Lookups,
-        thread: usize,
-        databases: &'c [usize],
-        opened: &'c [Opened],
-        statements: Vec<crate::connection::Statement<'c>>,
-    ) -> Self {
-        let zipf = Zipf::new(databases.len(), load.theta);
-        let random = Random::new(mixed(load.seed) ^ thread as u64);
-        Self { load, databases, opened, statements, zipf, random, thread: thread as u64 }
-    }
-
+impl Asker<'_> {
     fn ask(&mut self, lookups: u64) -> Result<Share> {
         let places: Vec<usize> = (0..self.databases.len()).collect();
         let orders = orders(&places, self.load.phases, self.load.seed ^ self.thread << 32);

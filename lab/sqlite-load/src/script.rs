@@ -1,6 +1,6 @@
 //! Runs SQL and prints the answers, to compare page caches.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Statement};
 use crate::variant::Variant;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -62,7 +62,7 @@ pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -
     Ok(())
 }
 
-fn rows(statement: &mut crate::connection::Statement<'_>, out: &mut dyn Write) -> Result<()> {
+fn rows(statement: &mut Statement<'_>, out: &mut dyn Write) -> Result<()> {
     loop {
         match statement.step() {
             Ok(true) => {}
@@ -75,7 +75,7 @@ fn rows(statement: &mut crate::connection::Statement<'_>, out: &mut dyn Write) -
     }
 }
 
-fn cell(statement: &crate::connection::Statement<'_>, column: i32) -> String {
+fn cell(statement: &Statement<'_>, column: i32) -> String {
     match statement.kind(column) {
         ffi::SQLITE_NULL => "NULL".to_owned(),
         ffi::SQLITE_BLOB => {

@@ -101,8 +101,7 @@ impl Stress {
 
     fn write(&self, api: &'static Api, thread: usize) -> Result<()> {
         let mut random = Random::new(mixed(self.seed) ^ thread as u64);
-        let connections = DATABASES.map(|(name, _)| open(api, &self.folder.join(name)));
-        let [first, second] = connections;
+        let [first, second] = DATABASES.map(|(name, _)| open(api, &self.folder.join(name)));
         let connections = [first?, second?];
         let mut out = stdout();
         for _ in 0..self.rounds {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use libsqlite3_sys as ffi;
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::mem::MaybeUninit;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
@@ -89,12 +89,24 @@ pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<
     Ok(())
 }
 
+/// The value that SQLite gives for an option that asks for one.
+///
+/// # Safety
+/// For this option SQLite fills in a `T`.
+pub(crate) unsafe fn asked<T>(api: &Api, option: c_int, name: &str) -> Result<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the option takes a place for the value (the caller's promise).
+    let code = unsafe { (api.config)(option, value.as_mut_ptr()) };
+    ensure!(code == ffi::SQLITE_OK, "{name}: {code}");
+    // SAFETY: SQLite has filled it in.
+    Ok(unsafe { value.assume_init() })
+}
+
 /// Gives SQLite a buffer of as many pages as fit into `bytes`.
 fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
-    let mut header: c_int = 0;
-    // SAFETY: the option takes a place for a number.
-    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_PCACHE_HDRSZ, &raw mut header) };
-    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_PCACHE_HDRSZ: {code}");
+    // SAFETY: the option asks for a number.
+    let header: c_int =
+        unsafe { asked(api, ffi::SQLITE_CONFIG_PCACHE_HDRSZ, "SQLITE_CONFIG_PCACHE_HDRSZ") }?;
     let slot = (PAGE_BYTES + u64::try_from(header)?).next_multiple_of(8);
     let slots = bytes / slot;
     let words = vec![0u64; usize::try_from(slots * slot / 8)?];
@@ -117,23 +129,7 @@ unsafe impl Sync for Methods {}
 
 /// The methods of the page cache that SQLite is set up with.
 pub(crate) fn page_cache_methods(api: &Api) -> Result<Methods> {
-    let mut methods = ffi::sqlite3_pcache_methods2 {
-        iVersion: 0,
-        pArg: null_mut(),
-        xInit: None,
-        xShutdown: None,
-        xCreate: None,
-        xCachesize: None,
-        xPagecount: None,
-        xFetch: None,
-        xUnpin: None,
-        xRekey: None,
-        xTruncate: None,
-        xDestroy: None,
-        xShrink: None,
-    };
-    // SAFETY: the option takes a place for the methods.
-    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_GETPCACHE2, &raw mut methods) };
-    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_GETPCACHE2: {code}");
+    // SAFETY: the option asks for the methods.
+    let methods = unsafe { asked(api, ffi::SQLITE_CONFIG_GETPCACHE2, "SQLITE_CONFIG_GETPCACHE2") }?;
     Ok(Methods(methods))
 }

@@ -13,5 +13,5 @@ mod single;
 #[cfg(test)]
 mod tests;
 
-pub use registry::{Chosen, ChosenLists, LRU_POLICIES, LRU_POLICY_NAMES, RegisteredLru};
+pub use registry::{Chosen, ChosenLists, LRU_POLICIES, LRU_POLICY_NAMES};
 pub use single::{Single, SingleLists};

@@ -1,6 +1,7 @@
 //! The LRU policies, one line each, and a policy that is chosen by its name.
 
 use super::single::Single;
+use crate::registry::{Registered, named};
 use quarry_cache::lru::{
     Batched, DescriptorTable, ListKind, Lists, LruCounters, LruPolicy, PageNo, Setup, Sizes,
     Splice, Waiting,
@@ -23,19 +24,6 @@ macro_rules! lru_policies {
     };
 }
 
-/// An LRU policy in the registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisteredLru {
-    /// The name.
-    pub name: &'static str,
-    /// The policy.
-    pub policy: Chosen,
-    /// Name of its page in `docs/policies`, without the extension.
-    pub page: &'static str,
-    /// A short description.
-    pub about: &'static str,
-}
-
 macro_rules! define {
     ($($type:ident: $name:literal, $page:literal, $about:literal;)+) => {
         /// One of the LRU policies, chosen by its name while a program runs.
@@ -45,7 +33,7 @@ macro_rules! define {
         }
 
         /// All LRU policies by name.
-        pub const LRU_POLICIES: &[RegisteredLru] = &[$(RegisteredLru {
+        pub const LRU_POLICIES: &[Registered<Chosen>] = &[$(Registered {
             name: $name,
             policy: Chosen::$type,
             page: $page,
@@ -91,7 +79,7 @@ impl Chosen {
     /// The policy of this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        LRU_POLICIES.iter().find(|known| known.name == name).map(|known| known.policy)
+        named(LRU_POLICIES, name)
     }
 }
 

@@ -18,7 +18,7 @@ mod v6_18_wide;
 mod v6_7;
 
 pub use order0::Order0;
-pub use registry::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES, RegisteredPages};
+pub use registry::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
 pub use v5_14::V5_14;
 pub use v6_7::V6_7;
 pub use v6_18_wide::V6_18Wide;

@@ -5,6 +5,7 @@ use super::v5_14::V5_14;
 use super::v6_7::V6_7;
 use super::v6_18_wide::V6_18Wide;
 use super::v2016::V2016;
+use crate::registry::{Registered, named};
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning, V6_18};
 
@@ -39,19 +40,6 @@ macro_rules! page_policies {
 #[cfg(test)]
 pub(super) use page_policies;
 
-/// A page policy in the registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisteredPages {
-    /// The name.
-    pub name: &'static str,
-    /// The policy.
-    pub policy: Chosen,
-    /// Name of its page in `docs/policies`, without the extension.
-    pub page: &'static str,
-    /// A short description.
-    pub about: &'static str,
-}
-
 macro_rules! define {
     ($($type:ident, $page:literal, $about:literal,
        [$($id:ident: $name:literal = $value:expr),+];)+) => {
@@ -64,7 +52,7 @@ macro_rules! define {
         }
 
         /// All page policies by name.
-        pub const PAGE_POLICIES: &[RegisteredPages] = &[$($(RegisteredPages {
+        pub const PAGE_POLICIES: &[Registered<Chosen>] = &[$($(Registered {
             name: $name,
             policy: Chosen::$type($value),
             page: $page,
@@ -88,7 +76,7 @@ impl Chosen {
     /// The policy of this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        PAGE_POLICIES.iter().find(|known| known.name == name).map(|known| known.policy)
+        named(PAGE_POLICIES, name)
     }
 }
 

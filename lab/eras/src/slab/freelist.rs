@@ -1,6 +1,7 @@
 //! Free objects linked through themselves: the first word of each holds the address of the next, or
 //! 0.
 
+use quarry_mm::frame::FreshZero;
 use quarry_sys::percpu::Object;
 
 /// The object after a free one.
@@ -32,6 +33,7 @@ pub struct Freelist {
 impl Freelist {
     /// Links the objects in their order.
     ///
+    /// # Safety
     /// `objects` yields objects that are free, belong to the caller, and are all different.
     pub(super) unsafe fn linked(objects: impl Iterator<Item = Object>) -> Self {
         let mut list = Self::default();
@@ -60,5 +62,66 @@ impl Freelist {
     pub(super) fn word(&self) -> u64 {
         let head = self.head.map_or(0, |head| head.as_ptr() as u64);
         (head >> 4) << 20 | u64::from(self.count)
+    }
+}
+
+/// A list with its last object (`kmlist`), which joins another in O(1).
+///
+/// Equations: `head = none <=> tail = none <=> count = 0`; the link of `tail` is 0; `tail` is
+/// `count - 1` links after `head`.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    pub(super) list: Freelist,
+    pub(super) tail: Option<Object>,
+}
+
+// SAFETY: addresses of objects; one thread at a time owns a chain and its objects.
+unsafe impl Send for Chain {}
+// SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
+unsafe impl FreshZero for Chain {}
+
+impl Chain {
+    /// A chain of one object.
+    ///
+    /// # Safety
+    /// The object is free, and the caller owns it.
+    pub(super) unsafe fn one(object: Object) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { set_next(object, None) };
+        Self { list: Freelist { head: Some(object), count: 1 }, tail: Some(object) }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.list.count
+    }
+
+    /// Adds an object at the end.
+    ///
+    /// # Safety
+    /// The object is free, and the caller owns it and the objects of the chain.
+    pub(super) unsafe fn push_back(&mut self, object: Object) {
+        // SAFETY: the caller's promise.
+        unsafe { self.append(Self::one(object)) };
+    }
+
+    /// Adds another chain at the end.
+    ///
+    /// # Safety
+    /// The caller owns the objects of both chains.
+    pub(super) unsafe fn append(&mut self, other: Self) {
+        let Some(tail) = self.tail else {
+            *self = other;
+            return;
+        };
+        if other.tail.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { set_next(tail, other.list.head) };
+            self.list.count += other.list.count;
+            self.tail = other.tail;
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::take(self)
     }
 }

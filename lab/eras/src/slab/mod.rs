@@ -4,11 +4,13 @@
 //! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
 //!
 //! ```text
-//! records, freelist -> sheaf_6_18, slub, linux_slab, slqb -> registry
+//! arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb -> registry
 //! ```
 
+mod arrays;
 mod freelist;
 mod linux_slab;
+mod one_cache;
 mod records;
 mod registry;
 mod sheaf_6_18;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Aim {
-    pub(crate) directories: u64,
     /// Pages of a file, and pages that a job handles.
     pages: u64,
     job: u64,
@@ -27,21 +26,19 @@ enum Job {
     WriteAtRandom,
     Copy,
     Search,
-    SyncWriteInOrder,
-    SyncWriteAtRandom,
-    SyncCopy,
 }
 
-const JOBS: [Job; 9] = [
-    Job::ReadInOrder,
-    Job::ReadAtRandom,
-    Job::WriteInOrder,
-    Job::WriteAtRandom,
-    Job::Copy,
-    Job::Search,
-    Job::SyncWriteInOrder,
-    Job::SyncWriteAtRandom,
-    Job::SyncCopy,
+/// The jobs, and whether each writes synchronously.
+const JOBS: [(Job, bool); 9] = [
+    (Job::ReadInOrder, false),
+    (Job::ReadAtRandom, false),
+    (Job::WriteInOrder, false),
+    (Job::WriteAtRandom, false),
+    (Job::Copy, false),
+    (Job::Search, false),
+    (Job::WriteInOrder, true),
+    (Job::WriteAtRandom, true),
+    (Job::Copy, true),
 ];
 
 /// Names that a search job looks up.
@@ -55,7 +52,7 @@ impl Aim {
         turns: u32,
         (task, _): (u32, u32),
     ) -> Tally {
-        let directory = (u64::from(task) % self.directories) as usize;
+        let (directory, _) = system.dealt(task.into());
         let mut random = StdRng::seed_from_u64(task.into());
         let mut tally = Tally::default();
         for _ in 0..turns {
@@ -69,7 +66,7 @@ impl Aim {
     /// Makes the job's file, handles as many pages as the job has, and deletes the file.
     fn carry_out<M: FileCache>(
         self,
-        job: Job,
+        (job, synced): (Job, bool),
         system: &FileSystem<'_, M>,
         directory: usize,
         random: &mut StdRng,
@@ -82,23 +79,19 @@ impl Aim {
             }),
             _ => self.fill(system, &file, false),
         };
+        let mut page = || random.random_range(0..self.pages);
         is_right &= match job {
-            Job::Search | Job::WriteInOrder => true,
+            Job::Search => true,
             Job::ReadInOrder => self.each(|number| system.read(&file, number, 1)),
-            Job::ReadAtRandom => {
-                self.each(|_| system.read(&file, random.random_range(0..self.pages), 1))
-            }
+            Job::ReadAtRandom => self.each(|_| system.read(&file, page(), 1)),
+            Job::WriteInOrder => !synced || self.fill(system, &file, true),
             Job::WriteAtRandom => {
-                self.each(|_| system.write(&file, random.random_range(0..self.pages), 1))
+                self.each(|_| system.write(&file, page(), 1) && (!synced || system.fsync(&file)))
             }
-            Job::SyncWriteInOrder => self.fill(system, &file, true),
-            Job::SyncWriteAtRandom => self.each(|_| {
-                system.write(&file, random.random_range(0..self.pages), 1) && system.fsync(&file)
-            }),
-            Job::Copy | Job::SyncCopy => {
+            Job::Copy => {
                 let (copy_place, copy) = system.create(directory);
                 let is_read = system.read(&file, 0, self.pages);
-                let is_written = self.fill(system, &copy, matches!(job, Job::SyncCopy));
+                let is_written = self.fill(system, &copy, synced);
                 is_read & is_written & system.unlink(directory, copy_place)
             }
         };

@@ -28,7 +28,6 @@ const SEED: u64 = 20_480;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bonnie {
-    pub(crate) directories: u64,
     pub(crate) pages: u64,
     random: bool,
     phase: Phase,
@@ -64,8 +63,7 @@ impl Bonnie {
         }
         let mut tally = Tally::default();
         for number in order {
-            let directory = (number % self.directories) as usize;
-            let place = (number / self.directories) as usize;
+            let (directory, place) = system.dealt(number);
             tally.count(match phase {
                 Phase::Create => {
                     let (_, file) = system.create(directory);

@@ -14,7 +14,6 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Dbench {
-    pub(crate) directories: u64,
     /// Files of a client before it begins, and pages of each.
     files: u32,
     pages: u64,
@@ -42,7 +41,7 @@ impl Dbench {
     /// Writes the files of a client.
     pub(crate) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, (task, _): (u32, u32)) {
         for _ in 0..self.files {
-            let (_, file) = system.create(self.directory(task));
+            let (_, file) = system.create(system.dealt(task.into()).0);
             system.write(&file, 0, self.pages);
         }
     }
@@ -55,10 +54,10 @@ impl Dbench {
         (task, _): (u32, u32),
     ) -> Tally {
         let calls = self.calls();
-        let directory = self.directory(task);
+        let (directory, _) = system.dealt(task.into());
         let mut random = StdRng::seed_from_u64(task.into());
         let mut tally = Tally::default();
-        let mut open = Self::pick(system, directory, &mut random);
+        let mut open = system.open_any(directory, &mut random);
         for _ in 0..executions {
             let mut is_right = true;
             for call in &calls {
@@ -95,15 +94,14 @@ impl Dbench {
     ) -> bool {
         let length = system.length(open);
         match call {
-            Call::Open => *open = Self::pick(system, directory, random),
+            Call::Open => *open = system.open_any(directory, random),
             Call::Query => {
-                let place = random.random_range(0..system.places(directory));
-                let found = system.open(directory, place);
+                let found = system.open(directory, system.any_place(directory, random));
                 return found.is_none_or(|file| system.length(&file) > 0);
             }
             Call::Unlink => {
                 // A new file replaces the deleted one, so that the number of files stays the same.
-                while !system.unlink(directory, random.random_range(0..system.places(directory))) {}
+                system.unlink_any(directory, random);
                 let (_, file) = system.create(directory);
                 *open = file;
                 return system.write(open, 0, self.pages);
@@ -119,22 +117,5 @@ impl Dbench {
             Call::Flush => return system.fsync(open),
         }
         true
-    }
-
-    fn pick<M: FileCache>(
-        system: &FileSystem<'_, M>,
-        directory: usize,
-        random: &mut StdRng,
-    ) -> Arc<Inode<M>> {
-        loop {
-            let place = random.random_range(0..system.places(directory));
-            if let Some(file) = system.open(directory, place) {
-                return file;
-            }
-        }
-    }
-
-    fn directory(self, task: u32) -> usize {
-        (u64::from(task) % self.directories) as usize
     }
 }

@@ -11,7 +11,7 @@ use super::varmail::Varmail;
 use crate::file_cache::FileCache;
 use crate::host::{Mutex, scope, spawn};
 use crate::memory::Counters;
-use crate::stage::{Observed, Scale, Stage};
+use crate::stage::{Replayed, Scale, Stage};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -36,6 +36,7 @@ pub struct FileLoad {
     budget_mib: u64,
     #[serde(default)]
     budget_percent: u64,
+    directories: u64,
     #[serde(default)]
     device: Device,
     #[serde(flatten)]
@@ -99,10 +100,10 @@ impl FileLoad {
             0 => u64::MAX,
             budget => budget / PAGE_BYTES as u64 / 5,
         };
-        let system = FileSystem::new(memory, self.directories(), self.device, most_dirty);
+        let system = FileSystem::new(memory, self.directories, self.device, most_dirty);
         let tally = Mutex::new(Tally::default());
         let stage = Stage::new(scale.tasks);
-        let observed = scope(|scope| {
+        let replayed = scope(|scope| {
             for index in 0..scale.tasks {
                 let (stage, system, tally) = (&stage, &system, &tally);
                 let place = (index as u32, scale.tasks as u32);
@@ -116,24 +117,13 @@ impl FileLoad {
                 });
             }
             stage.conduct(memory, Order::Prepare);
-            let observed = stage.conduct(memory, Order::Run);
+            let replayed = stage.conduct(memory, Order::Run);
             stage.end();
-            observed
+            replayed
         });
         system.end();
-        let Observed { wall, cpu_ns, counters } = observed;
-        let tally = tally.into_inner();
-        Loaded { tally, wall_ns: wall.as_nanos() as u64, cpu_ns, counters }
-    }
-
-    fn directories(&self) -> u64 {
-        match self.kind {
-            Kind::Sparse(Sparse { directories, .. })
-            | Kind::Bonnie(Bonnie { directories, .. })
-            | Kind::Dbench(Dbench { directories, .. })
-            | Kind::Aim(Aim { directories, .. }) => directories,
-            Kind::Varmail(_) => 1,
-        }
+        let Replayed { wall_ns, cpu_ns, counters, .. } = replayed;
+        Loaded { tally: tally.into_inner(), wall_ns, cpu_ns, counters }
     }
 
     fn carry_out<M: FileCache>(

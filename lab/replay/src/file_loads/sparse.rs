@@ -11,7 +11,6 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sparse {
-    pub(crate) directories: u64,
     pub(crate) pages: u64,
 }
 
@@ -19,7 +18,7 @@ impl Sparse {
     /// Creates this many files and reads all their pages.
     pub(crate) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
         for number in 0..u64::from(files) {
-            let (_, file) = system.create(self.directory(number));
+            let (_, file) = system.create(system.dealt(number).0);
             system.set_length(&file, self.pages);
             for index in 0..self.pages {
                 assert!(system.read(&file, index, 1), "a hole reads as zeros");
@@ -31,17 +30,13 @@ impl Sparse {
     pub(crate) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
         let mut tally = Tally::default();
         for number in 0..u64::from(files) {
-            let place = number / self.directories;
+            let (directory, place) = system.dealt(number);
             let start = Moment::now();
-            let is_gone = system.unlink(self.directory(number), place as usize);
+            let is_gone = system.unlink(directory, place);
             // The original subtracts two calls of gettimeofday, in whole microseconds.
             tally.each_us.push(start.elapsed().as_micros() as u64);
             tally.count(is_gone);
         }
         tally
-    }
-
-    fn directory(self, number: u64) -> usize {
-        (number % self.directories) as usize
     }
 }

@@ -6,8 +6,10 @@
 
 use super::device::{self, Device};
 use crate::file_cache::FileCache;
-use crate::host::{Mutex, MutexGuard};
+use crate::host::Mutex;
 use crate::memory::Buffer;
+use rand::RngExt;
+use rand::rngs::StdRng;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,11 +23,6 @@ const ENTRY_BYTES: u64 = 64;
 const REQUEST_PAGES: u64 = 32;
 /// Inodes of directories are numbered from here on.
 const DIRECTORIES: u64 = 1 << 40;
-
-/// Takes a lock of the file system; a task that panics ends the process.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
 
 /// A file that is open, or that a directory names.
 pub(crate) struct Inode<M: FileCache> {
@@ -97,7 +94,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         let content = Mutex::new(Content::new(self.memory, Some(objects)));
         let inode = Arc::new(Inode { number, content });
         let place = {
-            let mut files = lock(&self.directories[directory].files);
+            let mut files = self.directories[directory].files.lock();
             files.push(Some(Arc::clone(&inode)));
             files.len() - 1
         };
@@ -107,20 +104,46 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Opens a file, if it is there.
     pub(crate) fn open(&self, directory: usize, place: usize) -> Option<Arc<Inode<M>>> {
-        lock(&self.directories[directory].files).get(place)?.clone()
+        self.directories[directory].files.lock().get(place)?.clone()
     }
 
     /// Number of files that were ever created in a directory.
-    pub(crate) fn places(&self, directory: usize) -> usize {
-        lock(&self.directories[directory].files).len()
+    fn places(&self, directory: usize) -> usize {
+        self.directories[directory].files.lock().len()
+    }
+
+    /// A random place in a directory, with or without a file.
+    pub(crate) fn any_place(&self, directory: usize, random: &mut StdRng) -> usize {
+        random.random_range(0..self.places(directory))
+    }
+
+    /// Opens a random file of a directory.
+    pub(crate) fn open_any(&self, directory: usize, random: &mut StdRng) -> Arc<Inode<M>> {
+        loop {
+            if let Some(file) = self.open(directory, self.any_place(directory, random)) {
+                return file;
+            }
+        }
+    }
+
+    /// Deletes a random file of a directory.
+    pub(crate) fn unlink_any(&self, directory: usize, random: &mut StdRng) {
+        while !self.unlink(directory, self.any_place(directory, random)) {}
+    }
+
+    /// The directory of file or task number `number`, and its place there: each directory has one
+    /// in turn.
+    pub(crate) fn dealt(&self, number: u64) -> (usize, usize) {
+        let directories = self.directories.len() as u64;
+        ((number % directories) as usize, (number / directories) as usize)
     }
 
     /// Deletes a file: its entry, its pages and its inode. Returns false if there is no such file.
     pub(crate) fn unlink(&self, directory: usize, place: usize) -> bool {
-        let taken = lock(&self.directories[directory].files).get_mut(place).and_then(Option::take);
+        let taken = self.directories[directory].files.lock().get_mut(place).and_then(Option::take);
         let Some(inode) = taken else { return false };
         self.write_entry(directory, place);
-        let mut content = lock(&inode.content);
+        let mut content = inode.content.lock();
         self.forget_dirty(&mut content);
         self.memory.truncate(content.mapping, 0);
         self.memory.destroy_mapping(content.mapping);
@@ -133,17 +156,17 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Sets the length of a file to `pages`, without writing to it.
     pub(crate) fn set_length(&self, inode: &Inode<M>, pages: u64) {
-        lock(&inode.content).resize(pages);
+        inode.content.lock().resize(pages);
     }
 
     /// Length of a file in pages; 0 if it was deleted.
     pub(crate) fn length(&self, inode: &Inode<M>) -> u64 {
-        lock(&inode.content).pages
+        inode.content.lock().pages
     }
 
     /// Reads pages; returns whether all their bytes were right. Pages beyond the end do not count.
     pub(crate) fn read(&self, inode: &Inode<M>, from: u64, count: u64) -> bool {
-        let content = lock(&inode.content);
+        let content = inode.content.lock();
         let (mut is_right, mut ahead) = (true, 0);
         for index in from..content.pages.min(from + count) {
             let is_hole = content.is_hole(index);
@@ -176,7 +199,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
     /// the file was deleted.
     pub(crate) fn write(&self, inode: &Arc<Inode<M>>, from: u64, count: u64) -> bool {
         self.balance_dirty();
-        let mut content = lock(&inode.content);
+        let mut content = inode.content.lock();
         if content.objects.is_none() {
             return false;
         }
@@ -188,7 +211,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         }
         drop(content);
         if was_clean {
-            lock(&self.unwritten).push_back(Arc::clone(inode));
+            self.unwritten.lock().push_back(Arc::clone(inode));
         }
         true
     }
@@ -201,7 +224,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
 
     /// Writes a file's dirty pages to the device. Returns whether all were intact in the cache.
     pub(crate) fn fsync(&self, inode: &Inode<M>) -> bool {
-        let mut content = lock(&inode.content);
+        let mut content = inode.content.lock();
         content.objects.is_none() || self.write_back(inode.number, &mut content)
     }
 
@@ -214,7 +237,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
             for place in 0..self.places(number) {
                 self.unlink(number, place);
             }
-            let mut blocks = lock(&directory.blocks);
+            let mut blocks = directory.blocks.lock();
             assert!(self.write_back(directory.number, &mut blocks), "blocks of directories");
             self.memory.truncate(blocks.mapping, 0);
             self.memory.destroy_mapping(blocks.mapping);
@@ -226,7 +249,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
     fn write_entry(&self, directory: usize, place: usize) {
         let directory = &self.directories[directory];
         let index = place as u64 * ENTRY_BYTES / device::PAGE_BYTES as u64;
-        let mut blocks = lock(&directory.blocks);
+        let mut blocks = directory.blocks.lock();
         let pages = blocks.pages.max(index + 1);
         blocks.resize(pages);
         self.write_page(directory.number, &mut blocks, index);
@@ -267,7 +290,7 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
     /// Lets a writing task write back the oldest files while too many pages are dirty.
     fn balance_dirty(&self) {
         while self.dirty.load(Relaxed) > self.most_dirty {
-            let Some(oldest) = lock(&self.unwritten).pop_front() else { return };
+            let Some(oldest) = self.unwritten.lock().pop_front() else { return };
             self.fsync(&oldest);
         }
     }
@@ -334,7 +357,7 @@ mod tests {
         let system = FileSystem::new(&memory, 1, Device::default(), 100);
         let (_, file) = system.create(0);
         system.write(&file, 0, 2);
-        let mapping = lock(&file.content).mapping;
+        let mapping = file.content.lock().mapping;
         memory.truncate(mapping, 1);
         assert!(!system.read(&file, 0, 2), "page 1 was dropped while it was dirty");
         assert!(!system.fsync(&file));

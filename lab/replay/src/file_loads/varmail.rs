@@ -50,15 +50,10 @@ impl Varmail {
     }
 
     fn round<M: FileCache>(self, system: &FileSystem<'_, M>, random: &mut StdRng) -> bool {
-        while !system.unlink(0, random.random_range(0..system.places(0))) {}
+        system.unlink_any(0, random);
         let (_, fresh) = system.create(0);
         let mut is_right = system.append(&fresh, self.length(random)) && system.fsync(&fresh);
-        let mut pick = || loop {
-            if let Some(file) = system.open(0, random.random_range(0..system.places(0))) {
-                return file;
-            }
-        };
-        let (changed, seen) = (pick(), pick());
+        let (changed, seen) = (system.open_any(0, random), system.open_any(0, random));
         is_right &= system.read(&changed, 0, u64::MAX / 2);
         // Another task may have deleted the message meanwhile.
         let _was_there = system.append(&changed, self.pages);

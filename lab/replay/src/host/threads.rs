@@ -1,7 +1,6 @@
 //! Tasks that are threads, on the CPUs and with the locks of the system.
 
 use super::Moment;
-use crate::spin::Spin;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -9,6 +8,7 @@ use std::sync::{self, PoisonError};
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Duration;
 
+pub(crate) use crate::spin::work;
 pub(crate) use std::sync::{Barrier, MutexGuard};
 pub(crate) use std::thread::{Scope, scope, yield_now};
 
@@ -105,12 +105,6 @@ pub(crate) fn cpu_ns() -> u64 {
     let time =
         clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux has this clock");
     Duration::from(time).as_nanos() as u64
-}
-
-/// Keeps the CPU busy for `ns` nanoseconds.
-#[inline]
-pub(crate) fn work(ns: u64) {
-    Spin::calibrated().work(ns);
 }
 
 /// Fills the first bytes of a buffer with zeros, by `write`.

@@ -5,7 +5,9 @@
 //! home node.
 
 use super::tuning::ALIEN_LIMIT;
+use core::mem::MaybeUninit;
 use quarry_mm::frame::FreshZero;
+use quarry_mm::slab::written;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
@@ -13,25 +15,14 @@ use quarry_sys::percpu::Object;
 /// Objects that are in an alien array, or leave it together. The oldest comes first.
 #[derive(Clone, Copy)]
 pub(super) struct Aliens {
-    entries: [Option<Object>; ALIEN_LIMIT],
+    entries: [MaybeUninit<Object>; ALIEN_LIMIT],
     level: usize,
 }
 
 impl Aliens {
-    pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
-        self.entries[..self.level].iter().filter_map(|entry| *entry)
-    }
-
-    pub(super) fn with_slice<R>(&self, give: impl FnOnce(&[Object]) -> R) -> R {
-        let mut objects = [core::ptr::NonNull::dangling(); ALIEN_LIMIT];
-        for (place, object) in objects.iter_mut().zip(self.objects()) {
-            *place = object;
-        }
-        give(&objects[..self.level])
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.level == 0
+    pub(super) fn objects(&self) -> &[Object] {
+        // SAFETY: the first `level` entries are written.
+        unsafe { written(&self.entries, self.level) }
     }
 }
 
@@ -57,14 +48,14 @@ pub(super) enum Freed {
     Duplicate,
 }
 
-const EMPTY: Aliens = Aliens { entries: [None; ALIEN_LIMIT], level: 0 };
+const EMPTY: Aliens = Aliens { entries: [MaybeUninit::uninit(); ALIEN_LIMIT], level: 0 };
 
 impl AlienArray {
     /// Puts an object into the array, which may hold `most` objects. If the array is full, first
     /// takes all of them out and returns them. O(most).
     pub(super) fn free(&self, object: Object, most: usize) -> Freed {
         let mut inside = self.inside.lock();
-        if inside.aliens.objects().any(|other| other == object) {
+        if inside.aliens.objects().contains(&object) {
             return Freed::Duplicate;
         }
         let mut leaving = EMPTY;
@@ -72,7 +63,7 @@ impl AlienArray {
             leaving = core::mem::replace(&mut inside.aliens, EMPTY);
         }
         let level = inside.aliens.level;
-        inside.aliens.entries[level] = Some(object);
+        inside.aliens.entries[level].write(object);
         inside.aliens.level += 1;
         inside.frees += 1;
         Freed::Stored(leaving)

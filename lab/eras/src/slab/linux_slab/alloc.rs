@@ -37,22 +37,21 @@ impl<P: Arrays> SlabCache<'_, P> {
         batch: usize,
         new: Option<Pfn>,
     ) -> Option<Object> {
-        let (slabs, array) = (self.slabs(), self.array());
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT];
-        self.with_lists(node, |lists, emptied| {
+        self.with_lists(node, |held| {
             if let Some(new) = new {
-                lists.add(slabs, new);
+                held.add(new);
             }
-            let taken = lists.refill(slabs, &mut buffer[..batch]);
+            let taken = held.refill(&mut buffer[..batch]);
             // SAFETY: refill wrote the first `taken` elements.
             let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
-            lists.counts.alloc_slow += 1;
-            if self.context.percpu.push_batch(array, rest) {
-                lists.counts.batched_in += rest.len() as u64;
+            held.lists.counts.alloc_slow += 1;
+            if self.context.percpu.push_batch(self.array(), rest) {
+                held.lists.counts.batched_in += rest.len() as u64;
                 self.set_touched(slot, true);
             } else {
                 // The thread has moved to a CPU whose array has less room.
-                lists.give(slabs, self.context.metadata, rest, emptied);
+                held.give(rest);
             }
             Some(*object)
         })
@@ -62,9 +61,9 @@ impl<P: Arrays> SlabCache<'_, P> {
         let others = self.tables.node_ids().filter(|node| *node != own);
         let mut one = [MaybeUninit::uninit()];
         others.into_iter().find_map(|node| {
-            self.with_lists(node, |lists, _| {
-                let taken = lists.take(self.slabs(), &mut one);
-                lists.counts.alloc_slow += taken as u64;
+            self.with_lists(node, |held| {
+                let taken = held.take(&mut one);
+                held.lists.counts.alloc_slow += taken as u64;
                 // SAFETY: take wrote the first `taken` elements.
                 unsafe { written(&one, taken) }.first().copied()
             })

@@ -1,13 +1,14 @@
-//! One cache during an operation: the context, the cache and the tables.
+//! One cache during an operation, with its nodes and CPUs.
 
 use super::alien::Aliens;
-use super::node::{Emptied, Lists, Node};
+use super::node::{Emptied, Held, Node};
 use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
-use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::{Cache, SlabContext, home};
-use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
+use crate::slab::one_cache::OneCache;
+use quarry_mm::frame::NodeId;
+use quarry_mm::slab::home;
+use quarry_sys::percpu::{Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 /// Word of an array's cell whose lower half holds the count of operations at the last reap. The
@@ -15,23 +16,18 @@ use quarry_sys::primitive::Ordering;
 const SEEN: usize = 2;
 const SEEN_MASK: u64 = 0xffff_ffff;
 
-pub(super) struct SlabCache<'a, P: Arrays> {
-    pub(super) context: &'a SlabContext<'a, P>,
-    pub(super) cache: &'a Cache,
-    pub(super) tables: &'a Tables,
-}
+pub(super) type SlabCache<'a, P> = OneCache<'a, P, Tables>;
 
 impl<'a, P: Arrays> SlabCache<'a, P> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
     pub(super) fn slabs(&self) -> Slabs<'a> {
         Slabs::new(self.context, self.cache, &self.tables.records)
     }
 
     pub(super) fn tuning(&self) -> Tuning {
-        tuning(self.context, self.cache)
+        let setup = self.context.setup;
+        let most = self.context.percpu.area().capacity(self.array());
+        let tuning = Tuning::of(self.cache.stride(), setup.declared_cpus, most);
+        Tuning { shared: if setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
     }
 
     /// The running CPU's slot and node. Both are hints: the thread may move to another CPU.
@@ -53,24 +49,20 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         tables.node_ids().map(move |node| tables.node(id, node))
     }
 
-    pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.zones.memory().pageblocks();
-        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
-    }
-
     pub(super) fn home(&self, object: Object) -> NodeId {
         home(self.context, object)
     }
 
     /// Runs `act` on the lists of a node, then gives back the slabs that it has emptied.
-    pub(super) fn with_lists<R>(
-        &self,
-        node: NodeId,
-        act: impl FnOnce(&mut Lists, &mut Emptied) -> R,
-    ) -> R {
+    pub(super) fn with_lists<R>(&self, node: NodeId, act: impl FnOnce(&mut Held<'_>) -> R) -> R {
         let mut emptied = Emptied::new();
-        let result = act(&mut self.node(node).lists.lock(), &mut emptied);
-        emptied.give_back(self.context, self.slabs());
+        let result = act(&mut Held {
+            lists: self.node(node).lists.lock(),
+            slabs: self.slabs(),
+            metadata: self.context.metadata,
+            emptied: &mut emptied,
+        });
+        emptied.give_back(self.context, self.cache);
         result
     }
 
@@ -83,35 +75,26 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
     /// Gives objects that have left an array to their nodes: to the shared arrays as far as these
     /// have room, the others to slabs.
     pub(super) fn put_away(&self, objects: &[Object]) {
-        let (slabs, metadata) = (self.slabs(), self.context.metadata);
-        self.for_each_home(objects, |lists, alike, emptied| {
-            lists.give(slabs, metadata, alike, emptied);
-        });
+        self.for_each_home(objects, |held, alike| held.give(alike));
     }
 
     pub(super) fn free_objects(&self, objects: &[Object]) {
-        let slabs = self.slabs();
-        self.for_each_home(objects, |lists, alike, emptied| {
-            lists.counts.batched_out += alike.len() as u64;
-            lists.free_block(slabs, alike, emptied);
+        self.for_each_home(objects, |held, alike| {
+            held.lists.counts.batched_out += alike.len() as u64;
+            held.free_block(alike);
         });
     }
 
     /// Gives objects of an alien array to their home node in one critical section: the newest to
     /// the shared array as far as it has room, the others to slabs.
     pub(super) fn bring_home(&self, home: NodeId, aliens: &Aliens) {
-        if !aliens.is_empty() {
-            let (slabs, metadata) = (self.slabs(), self.context.metadata);
-            aliens.with_slice(|objects| {
-                self.with_lists(home, |lists, emptied| {
-                    lists.give(slabs, metadata, objects, emptied);
-                });
-            });
+        if !aliens.objects().is_empty() {
+            self.with_lists(home, |held| held.give(aliens.objects()));
         }
     }
 
     /// Calls `act` for each run of objects of the same node, with the lists of that node.
-    fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Lists, &[Object], &mut Emptied)) {
+    fn for_each_home(&self, objects: &[Object], act: impl Fn(&mut Held<'_>, &[Object])) {
         let mut rest = objects;
         while let Some(&first) = rest.first() {
             let node = if self.tables.nodes() == 1 { NodeId(0) } else { self.home(first) };
@@ -119,7 +102,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
             let strange = |object: &Object| !self.are_of(node, core::slice::from_ref(object));
             let count = rest[..most].iter().position(strange).unwrap_or(most);
             let (alike, behind) = rest.split_at(count);
-            self.with_lists(node, |lists, emptied| act(lists, alike, emptied));
+            self.with_lists(node, |held| act(held, alike));
             rest = behind;
         }
     }
@@ -154,10 +137,4 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         let header = self.context.percpu.area().word(slot, self.array(), 0);
         header.load(Ordering::Relaxed) >> 16 & SEEN_MASK
     }
-}
-
-pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
-    let most = context.percpu.area().capacity(cache.id().array());
-    let tuning = Tuning::of(cache.stride(), context.setup.declared_cpus, most);
-    Tuning { shared: if context.setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
 }

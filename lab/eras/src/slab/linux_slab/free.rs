@@ -4,10 +4,11 @@
 use super::alien::Freed;
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
+use crate::slab::one_cache::is_stored;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::NodeId;
 use quarry_mm::slab::{not_in_use, written};
-use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 impl<P: Arrays> SlabCache<'_, P> {
     /// Frees an object that the running CPU's array has no room for, or whose node the fast path
@@ -22,20 +23,14 @@ impl<P: Arrays> SlabCache<'_, P> {
                 return self.free_alien(node, home, object);
             }
         }
-        match percpu.push_unregistered(array, object) {
-            Push::Stored => return,
-            Push::Duplicate => not_in_use(self.cache, object),
-            Push::Refused => {}
+        if is_stored(self.cache, object, percpu.push_unregistered(array, object)) {
+            return;
         }
         if percpu.area().room(slot, array) == 0 {
             is_new = self.demand_room(slot) > 0;
         }
-        if is_new {
-            match percpu.push(array, object) {
-                Push::Stored => return,
-                Push::Duplicate => not_in_use(self.cache, object),
-                Push::Refused => {}
-            }
+        if is_new && is_stored(self.cache, object, percpu.push(array, object)) {
+            return;
         }
         self.reap_if_due(slot, node);
         self.flush(slot, node, object);
@@ -47,14 +42,13 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// The kernel moves the remaining objects down. A sequence has only one committing store, so
     /// here all objects leave the array by one sequence, and the newer ones return by another.
     fn flush(&self, slot: SlotIndex, node: NodeId, object: Object) {
-        let (slabs, percpu) = (self.slabs(), self.context.percpu);
+        let percpu = self.context.percpu;
         let room = percpu.area().room(slot, self.array()).min(MOST_LIMIT);
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT + 1];
-        let metadata = self.context.metadata;
         let (mut is_double, mut left) = (false, 0);
-        self.with_lists(node, |lists, emptied| {
-            lists.counts.free_slow += 1;
-            let batch = match lists.shared.room(metadata) {
+        self.with_lists(node, |held| {
+            held.lists.counts.free_slow += 1;
+            let batch = match held.lists.shared.room(self.context.metadata) {
                 0 => self.tuning().batch,
                 shared => self.tuning().batch.min(shared),
             };
@@ -67,17 +61,17 @@ impl<P: Arrays> SlabCache<'_, P> {
             if is_double {
                 return;
             }
-            lists.counts.batched_out += all as u64;
+            held.lists.counts.batched_out += all as u64;
             let (oldest, newer) = objects.split_at(batch.min(all));
             left = if percpu.push_batch(self.array(), newer) {
-                lists.counts.batched_in += newer.len() as u64;
+                held.lists.counts.batched_in += newer.len() as u64;
                 oldest.len()
             } else {
                 // The thread has moved, or a drain has stopped the array.
                 objects.len()
             };
             if self.are_of(node, &objects[..left]) {
-                lists.give(slabs, metadata, &objects[..left], emptied);
+                held.give(&objects[..left]);
                 left = 0;
             }
         });
@@ -94,9 +88,9 @@ impl<P: Arrays> SlabCache<'_, P> {
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
         let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
-            return self.with_lists(home, |lists, emptied| {
-                lists.free_block(self.slabs(), &[object], emptied);
-                lists.counts.free_slow += 1;
+            return self.with_lists(home, |held| {
+                held.free_block(&[object]);
+                held.lists.counts.free_slow += 1;
             });
         };
         match aliens.free(object, self.tuning().alien) {

@@ -12,14 +12,14 @@ use super::slab::{Slab, Slabs};
 use super::tuning::MOST_LIMIT;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{FreshZero, Kind, List, Metadata, Pfn};
-use quarry_mm::slab::SlabContext;
+use quarry_mm::slab::{Cache, SlabContext};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::CountedLock;
+use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct Counts {
     pub(super) alloc_slow: u64,
     /// Number of frees that found their array full, and of single frees of other nodes' objects.
@@ -32,26 +32,15 @@ pub(super) struct Counts {
     pub(super) slabs_freed: u64,
 }
 
-impl core::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.alloc_slow += other.alloc_slow;
-        self.free_slow += other.free_slow;
-        self.batched_in += other.batched_in;
-        self.batched_out += other.batched_out;
-        self.slabs_allocated += other.slabs_allocated;
-        self.slabs_freed += other.slabs_freed;
-    }
-}
-
 pub(super) struct Lists {
     partial: List<Pfn>,
     full: List<Pfn>,
     free: List<Pfn>,
-    free_slabs: u64,
-    partial_slabs: u64,
-    free_objects: u64,
+    pub(super) free_slabs: u64,
+    pub(super) partial_slabs: u64,
+    pub(super) free_objects: u64,
     /// If the node has more free objects than this, a slab that becomes free is given back.
-    free_limit: u64,
+    pub(super) free_limit: u64,
     /// True if an allocation has looked for a free slab since the last reap.
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
@@ -82,11 +71,11 @@ impl Emptied {
     }
 
     /// Gives the slabs to the page allocator, one by one like the kernel (`kmem_freepages`).
-    pub(super) fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>, slabs: Slabs<'_>) {
+    pub(super) fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         for slab in &self.slabs[..self.count] {
             // SAFETY: push wrote the first `count` elements.
             let slab = unsafe { slab.assume_init() };
-            context.pages.free(context.percpu.current(), slab, slabs.cache().order());
+            context.pages.free(context.percpu.current(), slab, cache.order());
         }
     }
 }
@@ -102,164 +91,6 @@ impl Lists {
 
     pub(super) fn slabs(&self) -> u64 {
         self.counts.slabs_allocated - self.counts.slabs_freed
-    }
-
-    pub(super) fn free_slabs(&self) -> u64 {
-        self.free_slabs
-    }
-
-    pub(super) fn partial_slabs(&self) -> u64 {
-        self.partial_slabs
-    }
-
-    pub(super) fn free_objects(&self) -> u64 {
-        self.free_objects
-    }
-
-    pub(super) fn free_limit(&self) -> u64 {
-        self.free_limit
-    }
-
-    pub(super) fn add(&mut self, slabs: Slabs<'_>, slab: Pfn) {
-        self.free.push_back(&slabs.links(), slab);
-        self.free_slabs += 1;
-        self.free_objects += u64::from(slabs.cache().objects());
-        self.counts.slabs_allocated += 1;
-    }
-
-    /// Fills the front of `out` with objects for a CPU: from the shared array or, if that is empty,
-    /// from slabs. Returns the number of objects.
-    pub(super) fn refill(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
-        let shared = self.shared.take(out);
-        if shared > 0 {
-            self.shared.is_touched = true;
-            return shared;
-        }
-        self.take(slabs, out)
-    }
-
-    /// Fills the front of `out` from slabs, partly free ones first. Returns the number of objects.
-    pub(super) fn take(&mut self, slabs: Slabs<'_>, out: &mut [MaybeUninit<Object>]) -> usize {
-        let links = slabs.links();
-        let mut taken = 0;
-        while taken < out.len() {
-            let first = if let Some(first) = self.partial.first() {
-                self.partial.remove(&links, first);
-                self.partial_slabs -= 1;
-                first
-            } else {
-                self.is_free_touched = true;
-                let Some(first) = self.free.first() else { break };
-                self.free.remove(&links, first);
-                self.free_slabs -= 1;
-                first
-            };
-            let slab = slabs.at(first);
-            let free = (slabs.cache().objects() - slab.inuse()) as usize;
-            let end = out.len().min(taken + free);
-            for place in &mut out[taken..end] {
-                place.write(slab.take());
-            }
-            self.free_objects -= (end - taken) as u64;
-            if end - taken == free {
-                self.full.push_front(&links, first);
-            } else {
-                self.partial.push_front(&links, first);
-                self.partial_slabs += 1;
-            }
-            taken = end;
-        }
-        taken
-    }
-
-    /// Gives the last of the objects to the shared array, as far as it has room, and the others to
-    /// their slabs (`cache_flusharray`, `__drain_alien_cache`).
-    pub(super) fn give(
-        &mut self,
-        slabs: Slabs<'_>,
-        metadata: &Metadata,
-        objects: &[Object],
-        emptied: &mut Emptied,
-    ) {
-        let room = self.shared.room(metadata).min(objects.len());
-        let (rest, newest) = objects.split_at(objects.len() - room);
-        self.shared.push(newest);
-        self.free_block(slabs, rest, emptied);
-    }
-
-    /// Gives objects to their slabs, at most as many as an array holds. A slab that becomes free is
-    /// given back if the node has enough free objects. A slab that stays partly free goes to the
-    /// end of its list, which gives its other objects the longest time to be freed.
-    pub(super) fn free_block(
-        &mut self,
-        slabs: Slabs<'_>,
-        objects: &[Object],
-        emptied: &mut Emptied,
-    ) {
-        let links = slabs.links();
-        for &object in objects {
-            let slab = slabs.of(object);
-            let inuse = slab.inuse();
-            slab.put(object);
-            self.free_objects += 1;
-            if inuse > 1 && self.partial.last() == Some(slab.pfn) {
-                continue;
-            }
-            if inuse == slabs.cache().objects() {
-                self.full.remove(&links, slab.pfn);
-            } else {
-                self.partial.remove(&links, slab.pfn);
-                self.partial_slabs -= 1;
-            }
-            if inuse > 1 {
-                self.partial.push_back(&links, slab.pfn);
-                self.partial_slabs += 1;
-            } else if self.free_objects > self.free_limit {
-                self.let_go(&slab, slabs, emptied);
-            } else {
-                self.free.push_front(&links, slab.pfn);
-                self.free_slabs += 1;
-            }
-        }
-    }
-
-    /// Gives the oldest `count` objects of the shared array to their slabs; at most `MOST_LIMIT`.
-    pub(super) fn free_oldest_shared(
-        &mut self,
-        slabs: Slabs<'_>,
-        count: usize,
-        emptied: &mut Emptied,
-    ) {
-        let mut piece = [core::ptr::NonNull::dangling(); MOST_LIMIT];
-        let count = count.min(MOST_LIMIT);
-        piece[..count].copy_from_slice(&self.shared.objects()[..count]);
-        self.shared.forget_oldest(count);
-        self.free_block(slabs, &piece[..count], emptied);
-    }
-
-    /// Takes a free slab that is on no list out of use.
-    fn let_go(&mut self, slab: &Slab<'_>, slabs: Slabs<'_>, emptied: &mut Emptied) {
-        let cache = slabs.cache();
-        self.free_objects -= u64::from(cache.objects());
-        self.counts.slabs_freed += 1;
-        slabs.links().frames.set_kind(slab.pfn, cache.order().frames(), Kind::NONE);
-        emptied.push(slab.pfn);
-    }
-
-    /// Takes up to `most` free slabs out of use, the longest free first, as far as `emptied` has
-    /// room. Returns their number.
-    pub(super) fn drain_free(&mut self, slabs: Slabs<'_>, most: u64, emptied: &mut Emptied) -> u64 {
-        let mut drained = 0;
-        while drained < most
-            && !emptied.is_full()
-            && let Some(last) = self.free.last()
-        {
-            self.free.remove(&slabs.links(), last);
-            self.free_slabs -= 1;
-            self.let_go(&slabs.at(last), slabs, emptied);
-            drained += 1;
-        }
-        drained
     }
 
     pub(super) fn validate(&self, slabs: Slabs<'_>) -> Result<(), Broken> {
@@ -291,6 +122,144 @@ impl Lists {
         let is_parked = |object: &Object| !slabs.of(*object).is_free(*object);
         let are_parked = self.shared.objects().iter().all(is_parked);
         check.that(are_parked, "objects in the shared array count as in use in their slabs")
+    }
+}
+
+/// The lists of a node, held for a change.
+pub(super) struct Held<'a> {
+    pub(super) lists: Guard<'a, Lists>,
+    pub(super) slabs: Slabs<'a>,
+    pub(super) metadata: &'a Metadata,
+    pub(super) emptied: &'a mut Emptied,
+}
+
+impl Held<'_> {
+    pub(super) fn add(&mut self, slab: Pfn) {
+        let Self { lists, slabs, .. } = self;
+        lists.free.push_back(&slabs.links(), slab);
+        lists.free_slabs += 1;
+        lists.free_objects += u64::from(slabs.cache().objects());
+        lists.counts.slabs_allocated += 1;
+    }
+
+    /// Fills the front of `out` with objects for a CPU: from the shared array or, if that is empty,
+    /// from slabs. Returns the number of objects.
+    pub(super) fn refill(&mut self, out: &mut [MaybeUninit<Object>]) -> usize {
+        let shared = self.lists.shared.take(out);
+        if shared > 0 {
+            self.lists.shared.is_touched = true;
+            return shared;
+        }
+        self.take(out)
+    }
+
+    /// Fills the front of `out` from slabs, partly free ones first. Returns the number of objects.
+    pub(super) fn take(&mut self, out: &mut [MaybeUninit<Object>]) -> usize {
+        let (lists, slabs, links) = (&mut *self.lists, self.slabs, self.slabs.links());
+        let mut taken = 0;
+        while taken < out.len() {
+            let first = if let Some(first) = lists.partial.first() {
+                lists.partial.remove(&links, first);
+                lists.partial_slabs -= 1;
+                first
+            } else {
+                lists.is_free_touched = true;
+                let Some(first) = lists.free.first() else { break };
+                lists.free.remove(&links, first);
+                lists.free_slabs -= 1;
+                first
+            };
+            let slab = slabs.at(first);
+            let free = (slabs.cache().objects() - slab.inuse()) as usize;
+            let end = out.len().min(taken + free);
+            for place in &mut out[taken..end] {
+                place.write(slab.take());
+            }
+            lists.free_objects -= (end - taken) as u64;
+            if end - taken == free {
+                lists.full.push_front(&links, first);
+            } else {
+                lists.partial.push_front(&links, first);
+                lists.partial_slabs += 1;
+            }
+            taken = end;
+        }
+        taken
+    }
+
+    /// Gives the last of the objects to the shared array, as far as it has room, and the others to
+    /// their slabs (`cache_flusharray`, `__drain_alien_cache`).
+    pub(super) fn give(&mut self, objects: &[Object]) {
+        let room = self.lists.shared.room(self.metadata).min(objects.len());
+        let (rest, newest) = objects.split_at(objects.len() - room);
+        self.lists.shared.push(newest);
+        self.free_block(rest);
+    }
+
+    /// Gives objects to their slabs, at most as many as an array holds. A slab that becomes free is
+    /// given back if the node has enough free objects. A slab that stays partly free goes to the
+    /// end of its list, which gives its other objects the longest time to be freed.
+    pub(super) fn free_block(&mut self, objects: &[Object]) {
+        let (slabs, links) = (self.slabs, self.slabs.links());
+        for &object in objects {
+            let slab = slabs.of(object);
+            let inuse = slab.inuse();
+            let lists = &mut *self.lists;
+            slab.put(object);
+            lists.free_objects += 1;
+            if inuse > 1 && lists.partial.last() == Some(slab.pfn) {
+                continue;
+            }
+            if inuse == slabs.cache().objects() {
+                lists.full.remove(&links, slab.pfn);
+            } else {
+                lists.partial.remove(&links, slab.pfn);
+                lists.partial_slabs -= 1;
+            }
+            if inuse > 1 {
+                lists.partial.push_back(&links, slab.pfn);
+                lists.partial_slabs += 1;
+            } else if lists.free_objects > lists.free_limit {
+                self.let_go(&slab);
+            } else {
+                lists.free.push_front(&links, slab.pfn);
+                lists.free_slabs += 1;
+            }
+        }
+    }
+
+    /// Gives the oldest `count` objects of the shared array to their slabs; at most `MOST_LIMIT`.
+    pub(super) fn free_oldest_shared(&mut self, count: usize) {
+        let mut piece = [core::ptr::NonNull::dangling(); MOST_LIMIT];
+        let count = count.min(MOST_LIMIT);
+        piece[..count].copy_from_slice(&self.lists.shared.objects()[..count]);
+        self.lists.shared.forget_oldest(count);
+        self.free_block(&piece[..count]);
+    }
+
+    /// Takes a free slab that is on no list out of use.
+    fn let_go(&mut self, slab: &Slab<'_>) {
+        let cache = self.slabs.cache();
+        self.lists.free_objects -= u64::from(cache.objects());
+        self.lists.counts.slabs_freed += 1;
+        self.slabs.links().frames.set_kind(slab.pfn, cache.order().frames(), Kind::NONE);
+        self.emptied.push(slab.pfn);
+    }
+
+    /// Takes up to `most` free slabs out of use, the longest free first, as far as `emptied` has
+    /// room. Returns their number.
+    pub(super) fn drain_free(&mut self, most: u64) -> u64 {
+        let mut drained = 0;
+        while drained < most
+            && !self.emptied.is_full()
+            && let Some(last) = self.lists.free.last()
+        {
+            self.lists.free.remove(&self.slabs.links(), last);
+            self.lists.free_slabs -= 1;
+            self.let_go(&self.slabs.at(last));
+            drained += 1;
+        }
+        drained
     }
 }
 

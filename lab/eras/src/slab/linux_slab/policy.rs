@@ -1,61 +1,43 @@
 //! The policy, which passes the calls of a stack on to the cache that they concern.
 
-use super::cache::{SlabCache, tuning};
+use super::cache::SlabCache;
 use super::estimate;
 use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
-use core::mem::MaybeUninit;
+use crate::slab::arrays;
+use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Idle, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy,
-    SlabStats, written,
+    SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// SLAB of Linux 2.6.3x.
 pub struct LinuxSlab {
-    tables: Late<Tables>,
+    pub(super) tables: Late<Tables>,
     /// True if the stack has several nodes: then a free must check the node of its object.
     has_nodes: AtomicBool,
 }
 
 impl LinuxSlab {
-    pub(super) fn tables(&self) -> &Tables {
-        self.tables.get().expect("a cache has been created")
-    }
-
-    fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlabCache<'a, P> {
-        SlabCache { context, cache, tables: self.tables() }
-    }
-
     /// Puts the objects of the arrays that `idle` selects back into their slabs. Returns whether
     /// there were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
-        let mut any = false;
-        let which = |slot: SlotIndex, array: ArrayId| {
-            (idle.slots)(slot) || (idle.caches)(CacheId::new(array.index()))
-        };
-        context.percpu.drain_where(&which, &mut |array, objects| {
-            any = true;
-            let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
-            self.of(context, cache).free_objects(objects);
-        });
-        any
+        arrays::drain(context, idle, |cache, objects| {
+            OneCache::of(&self.tables, context, cache).free_objects(objects);
+        })
     }
 
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         let mut shrunk = u32::from(self.empty_arrays(context, idle));
         for cache in context.caches.iter() {
-            let own = self.of(context, cache);
+            let own = OneCache::of(&self.tables, context, cache);
             if !(idle.caches)(cache.id()) {
                 shrunk += u32::from(own.reap_nodes());
             } else if own.stats().has_spare() {
@@ -79,20 +61,9 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
-        (1..=LOOKED_AT).rev().any(|count| {
-            let taken = &mut buffer[..count];
-            if !context.percpu.pop_batch(cache.id().array(), taken) {
-                return false;
-            }
-            // SAFETY: pop_batch wrote all elements.
-            let taken = unsafe { written(taken, count) };
-            let is_here = taken.contains(&object);
-            if !context.percpu.push_batch(cache.id().array(), taken) {
-                self.of(context, cache).free_objects(taken);
-            }
-            is_here
-        })
+        let put_away =
+            |objects: &[Object]| OneCache::of(&self.tables, context, cache).free_objects(objects);
+        arrays::is_on_top(context.percpu, cache.id().array(), object, put_away)
     }
 
     fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
@@ -108,7 +79,7 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         let tables = self.tables.build(|| Tables::reserve(context))?;
         let array = cache.id().array();
         context.define_array(cache, Tuning::wanted_limit(cache.stride()))?;
-        let tuning = tuning(context, cache);
+        let tuning = SlabCache { context, cache, tables }.tuning();
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.setup.declared_cpus.div_ceil(nodes as u32);
@@ -147,54 +118,23 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
-    }
-
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        self.of(context, cache).free_slow(object);
+        OneCache::of(&self.tables, context, cache).free_slow(object);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        match what {
-            Reclaim::All => {
-                let idle = Idle { slots: &|_| true, caches: &|_| true };
-                let any = self.empty_arrays(context, idle);
-                context.caches.iter().for_each(|cache| self.of(context, cache).empty());
-                u32::from(any)
-            }
-            Reclaim::Cache(cache) => {
-                let caches = &|id| id == cache.id();
-                let any = self.empty_arrays(context, Idle { slots: &|_| false, caches });
-                self.of(context, cache).empty();
-                u32::from(any)
-            }
-            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+        let is_meant = |id: CacheId| match what {
+            Reclaim::Cache(cache) => cache.id() == id,
+            _ => true,
+        };
+        if let Reclaim::Idle(idle) = what {
+            return self.reclaim_idle(context, idle);
         }
+        let any = self.empty_arrays(context, Idle { slots: &|_| false, caches: &is_meant });
+        let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
+        caches.for_each(|cache| OneCache::of(&self.tables, context, cache).empty());
+        u32::from(any)
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).slabs().at(slab).visit_free(visit);
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.percpu.area().validate_room(usize::MAX)?;
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

@@ -6,6 +6,7 @@
 //! of idle CPUs.
 
 use super::cache::SlabCache;
+use super::node::Held;
 use super::tuning::{MOST_LIMIT, REAP_CPU_NS, REAP_LISTS_NS, reaped_objects, reaped_slabs};
 use core::mem::MaybeUninit;
 use quarry_mm::frame::NodeId;
@@ -60,7 +61,7 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// If the running CPU's array in `slot` was not used since the last reap, takes its oldest
     /// objects: a fifth of its limit (`drain_array`).
     fn reap_array(&self, slot: SlotIndex, node: NodeId) {
-        let (percpu, slabs) = (self.context.percpu, self.slabs());
+        let percpu = self.context.percpu;
         let level = percpu.area().slot_level(slot, self.array()) as usize;
         if level == 0 || level > MOST_LIMIT {
             return;
@@ -70,7 +71,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         }
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT];
         let mut left = 0;
-        self.with_lists(node, |lists, emptied| {
+        self.with_lists(node, |held| {
             // If the array has changed or the thread has moved, the next reap is soon enough.
             if !percpu.pop_batch(self.array(), &mut buffer[..level]) {
                 return;
@@ -78,14 +79,14 @@ impl<P: Arrays> SlabCache<'_, P> {
             // SAFETY: pop_batch wrote the first `level` elements.
             let objects = unsafe { written(&buffer, level) };
             let (oldest, newer) = objects.split_at(reaped_objects(self.tuning().limit, level));
-            lists.counts.batched_out += level as u64;
+            held.lists.counts.batched_out += level as u64;
             left = level;
             if percpu.push_batch(self.array(), newer) {
-                lists.counts.batched_in += newer.len() as u64;
+                held.lists.counts.batched_in += newer.len() as u64;
                 left = oldest.len();
             }
             if self.are_of(node, &objects[..left]) {
-                lists.free_block(slabs, &objects[..left], emptied);
+                held.free_block(&objects[..left]);
                 left = 0;
             }
         });
@@ -105,18 +106,17 @@ impl<P: Arrays> SlabCache<'_, P> {
         if next == 0 {
             return false;
         }
-        let slabs = self.slabs();
-        self.with_lists(node, |lists, emptied| {
+        self.with_lists(node, |held| {
             let mut any = false;
-            let level = lists.shared.level();
-            if level > 0 && !core::mem::take(&mut lists.shared.is_touched) {
-                let oldest = reaped_objects(lists.shared.most(), level);
-                lists.free_oldest_shared(slabs, oldest, emptied);
+            let level = held.lists.shared.level();
+            if level > 0 && !core::mem::take(&mut held.lists.shared.is_touched) {
+                let oldest = reaped_objects(held.lists.shared.most(), level);
+                held.free_oldest_shared(oldest);
                 any = true;
             }
-            if !core::mem::take(&mut lists.is_free_touched) {
-                let most = reaped_slabs(lists.free_limit(), self.cache.objects());
-                any |= lists.drain_free(slabs, most, emptied) > 0;
+            if !core::mem::take(&mut held.lists.is_free_touched) {
+                let most = reaped_slabs(held.lists.free_limit, self.cache.objects());
+                any |= held.drain_free(most) > 0;
             }
             any
         })
@@ -134,12 +134,11 @@ impl<P: Arrays> SlabCache<'_, P> {
         for (home, aliens) in self.tables.aliens(self.cache.id()) {
             self.bring_home(home, &aliens.take());
         }
-        let slabs = self.slabs();
         for node in self.tables.node_ids() {
-            let more = |lists: &mut super::node::Lists, emptied: &mut _| {
-                let level = lists.shared.level().min(MOST_LIMIT);
-                lists.free_oldest_shared(slabs, level, emptied);
-                let drained = lists.drain_free(slabs, u64::MAX, emptied);
+            let more = |held: &mut Held<'_>| {
+                let level = held.lists.shared.level().min(MOST_LIMIT);
+                held.free_oldest_shared(level);
+                let drained = held.drain_free(u64::MAX);
                 level > 0 || drained > 0
             };
             while self.with_lists(node, more) {}

@@ -15,6 +15,7 @@
 //! Equation: `in use + length of the free list = objects`.
 
 use super::estimate::{INDEX_BYTES, is_off_slab};
+use crate::slab::one_cache::no_start;
 use crate::slab::records::{self, SlabLinks};
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{Cache, CacheTable, SlabContext, not_in_use, overwritten};
@@ -22,7 +23,6 @@ use quarry_mm::zone::Zones;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
-use quarry_sys::report::fatal;
 
 /// The words of slabs, outside the slabs, where a program cannot overwrite them.
 pub(super) type Records = records::Records<AtomicU64>;
@@ -199,12 +199,7 @@ impl Slab<'_> {
     fn number(&self, object: Object) -> u32 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let cache = self.slabs.cache;
-        cache.object_number(offset).unwrap_or_else(|| {
-            fatal(format_args!(
-                "free({object:p}): pointer into the middle of an object of {} bytes",
-                cache.stride()
-            ))
-        })
+        cache.object_number(offset).unwrap_or_else(|| no_start(cache, object))
     }
 
     /// Numbers of the free objects of a slab of large objects, the last freed first.

@@ -1,5 +1,4 @@
-//! The policy's records of slabs, nodes and CPUs, in arrays that are counted as metadata. The first
-//! cache of a stack creates them, so a stack with another policy pays nothing.
+//! The policy's records of slabs, nodes and CPUs, in arrays that are counted as metadata.
 
 use super::alien::AlienArray;
 use super::node::Node;
@@ -11,7 +10,6 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
-#[derive(Default)]
 #[repr(C)]
 pub(super) struct Reaper {
     /// The time of the next reap; 0 before the CPU's first slow path.
@@ -20,7 +18,7 @@ pub(super) struct Reaper {
     pub(super) turns: AtomicU32,
 }
 
-// SAFETY: made of atomics whose default is 0.
+// SAFETY: made of atomics, for which 0 is valid.
 unsafe impl FreshZero for Reaper {}
 
 pub(super) struct Tables {

@@ -2,14 +2,19 @@
 //! Slow; for tests.
 
 use super::cache::SlabCache;
-use quarry_mm::frame::NodeId;
+use quarry_mm::frame::{NodeId, Pfn};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::Arrays;
 
 impl<P: Arrays> SlabCache<'_, P> {
+    pub(super) fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.slabs().at(slab).visit_free(visit);
+    }
+
     /// Checks every slab, list and array of the cache. O(frames). No other thread uses the cache.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let check = Check::of("cache of slab");
+        self.context.percpu.area().validate_room(usize::MAX)?;
         let (mut slabs, mut parked, mut of_nodes) = (0, 0, true);
         for (number, node) in self.nodes().enumerate() {
             let lists = node.lists.lock();
@@ -19,7 +24,7 @@ impl<P: Arrays> SlabCache<'_, P> {
             of_nodes &= self.are_of(NodeId(number as u8), lists.shared.objects());
         }
         for (home, aliens) in self.tables.aliens(self.cache.id()) {
-            for object in aliens.look().objects() {
+            for &object in aliens.look().objects() {
                 let is_parked = !self.slabs().of(object).is_free(object);
                 check.that(is_parked, "objects in alien arrays count as in use in their slabs")?;
                 of_nodes &= self.home(object) == home;

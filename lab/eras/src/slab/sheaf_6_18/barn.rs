@@ -15,11 +15,6 @@ pub(super) const MAX_FULL: u32 = 10;
 /// of a full sheaf for an empty one keeps their number, so it ignores this limit.
 pub(super) const MAX_EMPTY: u32 = 10;
 
-struct Counts {
-    full: AtomicU32,
-    empty: AtomicU32,
-}
-
 struct Lists {
     full: Sheaves,
     empty: Sheaves,
@@ -37,7 +32,8 @@ pub(super) enum NotReplaced {
 pub(super) struct Barn {
     lists: CountedLock<Lists>,
     /// The lengths of the lists, written under the lock and read without it.
-    counts: Counts,
+    full: AtomicU32,
+    empty: AtomicU32,
 }
 
 // SAFETY: a free lock around empty lists, and numbers that are 0, are all zero bytes.
@@ -45,16 +41,16 @@ unsafe impl FreshZero for Barn {}
 
 impl Barn {
     fn note(&self, lists: &Lists) {
-        self.counts.full.store(lists.full.count(), Relaxed);
-        self.counts.empty.store(lists.empty.count(), Relaxed);
+        self.full.store(lists.full.count(), Relaxed);
+        self.empty.store(lists.empty.count(), Relaxed);
     }
 
     pub(super) fn full(&self) -> u32 {
-        self.counts.full.load(Relaxed)
+        self.full.load(Relaxed)
     }
 
     pub(super) fn empty(&self) -> u32 {
-        self.counts.empty.load(Relaxed)
+        self.empty.load(Relaxed)
     }
 
     /// Lets `exchange` take all objects out of a full sheaf. If `exchange` returns `Some`, the barn
@@ -119,22 +115,20 @@ impl Barn {
     /// Takes an empty sheaf into the barn; returns it if the barn has enough.
     pub(super) fn put_empty(&self, sheaf: Sheaf) -> Option<Sheaf> {
         debug_assert!(sheaf.is_empty());
-        let mut lists = self.lists.lock();
-        if lists.empty.count() >= MAX_EMPTY {
-            return Some(sheaf);
-        }
-        lists.empty.push(sheaf);
-        self.note(&lists);
-        None
+        self.put(sheaf, MAX_EMPTY, |lists| &mut lists.empty)
     }
 
     /// Takes a full sheaf into the barn; returns it if the barn has enough.
     pub(super) fn put_full(&self, sheaf: Sheaf) -> Option<Sheaf> {
+        self.put(sheaf, MAX_FULL, |lists| &mut lists.full)
+    }
+
+    fn put(&self, sheaf: Sheaf, most: u32, to: fn(&mut Lists) -> &mut Sheaves) -> Option<Sheaf> {
         let mut lists = self.lists.lock();
-        if lists.full.count() >= MAX_FULL {
+        if to(&mut lists).count() >= most {
             return Some(sheaf);
         }
-        lists.full.push(sheaf);
+        to(&mut lists).push(sheaf);
         self.note(&lists);
         None
     }

@@ -2,16 +2,16 @@
 
 use super::barn::Barn;
 use super::capacity;
-use super::late::LateSlice;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
-use quarry_mm::frame::{FreshZero, NodeId};
+use quarry_mm::frame::{FreshZero, Metadata, MetadataKind, NodeId};
 use quarry_mm::slab::{BitmapSlabs, Cache, SlabContext, home};
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 #[repr(align(64))]
 pub(super) struct Cpu {
@@ -22,6 +22,42 @@ pub(super) struct Cpu {
 
 // SAFETY: zero bytes are a free lock around no sheaf (a null pointer).
 unsafe impl FreshZero for Cpu {}
+
+/// A slice in metadata, empty until it is built, and then kept.
+struct LateSlice<T> {
+    start: AtomicPtr<T>,
+    /// Set last; 0 until the slice is built.
+    len: AtomicU32,
+}
+
+impl<T: FreshZero + Sync> LateSlice<T> {
+    const fn new() -> Self {
+        Self { start: AtomicPtr::new(core::ptr::null_mut()), len: AtomicU32::new(0) }
+    }
+
+    /// Allocates `len` entries at the first call. The table of caches ensures one call at a time.
+    fn build(&self, metadata: &Metadata, len: usize) -> OsResult<()> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            let bytes = len * size_of::<T>();
+            let start = metadata.alloc(bytes, align_of::<T>(), MetadataKind::CpuSlabs)?;
+            self.start.store(start.as_ptr().cast(), Ordering::Relaxed);
+            self.len.store(len as u32, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn all(&self) -> &[T] {
+        let len = self.len.load(Ordering::Acquire) as usize;
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: `len` is set after `start`, to the number of entries that the memory has room
+        // for. The memory is zeroed, aligned to a `T` and never given back; zero bytes are a valid
+        // `T`.
+        unsafe { core::slice::from_raw_parts(self.start.load(Ordering::Relaxed), len) }
+    }
+}
 
 pub(super) struct SheafCache {
     pub(super) slabs: BitmapSlabs,
@@ -228,5 +264,60 @@ impl<'a, P: Arrays> View<'a, P> {
     pub(super) fn flush(&self, sheaf: &mut Sheaf) {
         self.to_slabs(sheaf.objects());
         sheaf.clear();
+    }
+
+    pub(super) fn take_back(&self, objects: &[Object]) {
+        count(&self.own.batched_out, objects.len());
+        self.to_slabs(objects);
+        self.context.give_back_emptied();
+    }
+
+    /// Flushes the spare sheaves of the CPUs that `which` selects, and gives the sheaves to the
+    /// pool. Returns whether there were any objects.
+    pub(super) fn empty_spares(&self, which: &dyn Fn(SlotIndex) -> bool) -> bool {
+        let mut any = false;
+        for (_, cpu) in self.own.used_cpus().filter(|(slot, _)| which(*slot)) {
+            let taken = cpu.spare.lock().take();
+            if let Some(mut sheaf) = taken {
+                any |= !sheaf.is_empty();
+                self.flush(&mut sheaf);
+                self.drop_sheaf(sheaf);
+            }
+        }
+        self.context.give_back_emptied();
+        any
+    }
+
+    /// Flushes the barns, gives their sheaves to the pool and the empty slabs to the page
+    /// allocator.
+    pub(super) fn empty_cache(&self) {
+        for barn in self.own.barns() {
+            for mut list in barn.take_all() {
+                while let Some(mut sheaf) = list.pop() {
+                    self.flush(&mut sheaf);
+                    self.drop_sheaf(sheaf);
+                }
+            }
+        }
+        self.own.slabs.of(self.context, self.cache).trim(0);
+    }
+
+    /// Checks the invariants of the cache.
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        let check = Check::of("sheaves of a cache").at(self.cache.id().index() as u64);
+        let mut sheaves = 0;
+        for (_, cpu) in self.own.used_cpus() {
+            let spare = cpu.spare.lock();
+            let len = spare.as_ref().map_or(0, Sheaf::len);
+            check.that(len <= self.capacity(), "len(spare) <= capacity")?;
+            sheaves += u64::from(spare.is_some());
+        }
+        for barn in self.own.barns() {
+            barn.validate(self.capacity())?;
+            sheaves += u64::from(barn.full()) + u64::from(barn.empty());
+        }
+        let counted = self.own.sheaves.load(Ordering::Relaxed);
+        check.equal(counted, sheaves, "sheaves = spares + full + empty")?;
+        self.own.slabs.of(self.context, self.cache).validate()
     }
 }

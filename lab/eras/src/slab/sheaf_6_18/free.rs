@@ -4,9 +4,10 @@ use super::barn::NotReplaced;
 use super::cache::{View, count};
 use super::capacity;
 use super::sheaf::Sheaf;
+use crate::slab::one_cache::is_stored;
 use core::mem::MaybeUninit;
 use quarry_mm::slab::{not_in_use, written};
-use quarry_sys::percpu::{Arrays, Object, Push};
+use quarry_sys::percpu::{Arrays, Object};
 
 /// Maximum number of objects that leave `main` in one batch (`PCS_BATCH_MAX`, Linux 6.18).
 const FLUSH_BATCH: usize = 32;
@@ -39,20 +40,12 @@ impl<P: Arrays> View<'_, P> {
     }
 
     fn push(&self, object: Object) -> bool {
-        self.is_stored(object, self.context.percpu.push(self.array(), object))
+        is_stored(self.cache, object, self.context.percpu.push(self.array(), object))
     }
 
     /// [`push`](Self::push), for a task without a registered slot.
     fn push_unregistered(&self, object: Object) -> bool {
-        self.is_stored(object, self.context.percpu.push_unregistered(self.array(), object))
-    }
-
-    fn is_stored(&self, object: Object, push: Push) -> bool {
-        match push {
-            Push::Stored => true,
-            Push::Refused => false,
-            Push::Duplicate => not_in_use(self.cache, object),
-        }
+        is_stored(self.cache, object, self.context.percpu.push_unregistered(self.array(), object))
     }
 
     /// Makes room in a full `main` and puts an object there; returns whether it did.

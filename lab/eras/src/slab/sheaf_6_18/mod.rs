@@ -33,7 +33,7 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! capacity, late, sheaf -> barn, pool -> cache -> alloc, free, reclaim, validate -> policy
+//! capacity, sheaf -> barn, pool -> cache -> alloc, free -> policy
 //! ```
 
 mod alloc;
@@ -41,11 +41,8 @@ mod barn;
 mod cache;
 mod capacity;
 mod free;
-mod late;
 mod policy;
 mod pool;
-mod reclaim;
 mod sheaf;
-mod validate;
 
 pub use policy::KernelSheaf;

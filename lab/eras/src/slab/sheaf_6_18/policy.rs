@@ -4,16 +4,17 @@ use super::cache::{SheafCache, View, count};
 use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
+use crate::slab::arrays;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
     BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
-    SlabContext, SlabLayout, SlabPolicy, SlabStats, written,
+    SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
+use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// The sheaves of Linux 6.18.
@@ -36,17 +37,12 @@ impl KernelSheaf {
     /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one membarrier
     /// for all of them. Returns whether there were any objects.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
-        let is_due = |slot: SlotIndex, id: CacheId| (idle.slots)(slot) || (idle.caches)(id);
-        let of_array = |array: ArrayId| CacheId::new(array.index());
-        let mut any = false;
-        let which = |slot: SlotIndex, array: ArrayId| is_due(slot, of_array(array));
-        context.percpu.drain_where(&which, &mut |array, objects| {
-            let cache = context.caches.get(of_array(array)).expect("it has objects");
+        let mut any = arrays::drain(context, idle, |cache, objects| {
             self.of(context, cache).take_back(objects);
-            any = true;
         });
         for cache in context.caches.iter() {
-            any |= self.of(context, cache).empty_spares(&|slot| is_due(slot, cache.id()));
+            let is_due = |slot| (idle.slots)(slot) || (idle.caches)(cache.id());
+            any |= self.of(context, cache).empty_spares(&is_due);
         }
         any
     }
@@ -80,35 +76,13 @@ impl<P: Arrays> View<'_, P> {
         }
         let batched_in = own.batched_in.load(Ordering::Relaxed);
         let batched_out = own.batched_out.load(Ordering::Relaxed);
-        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
-        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
-        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
-        let pushes = usage.operations.saturating_sub(pops);
+        let batched = (batched_in, batched_out);
+        let (pops, pushes) = arrays::pops_and_pushes(usage.operations, usage.level, batched);
         stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
         stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
         stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
         stats.free_slow = own.free_slow.load(Ordering::Relaxed);
         stats
-    }
-
-    /// Takes the top objects of `main` out and puts them back. Returns whether `object` is among
-    /// them.
-    fn is_on_top(&self, object: Object) -> bool {
-        let (percpu, array) = (self.context.percpu, self.array());
-        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
-        (1..=LOOKED_AT).rev().any(|objects| {
-            if !percpu.pop_batch(array, &mut buffer[..objects]) {
-                return false;
-            }
-            count(&self.own.batched_out, objects);
-            // SAFETY: pop_batch wrote all elements.
-            let taken = unsafe { written(&buffer, objects) };
-            match percpu.push_batch(array, taken) {
-                true => count(&self.own.batched_in, objects),
-                false => self.to_slabs(taken),
-            }
-            taken.contains(&object)
-        })
     }
 }
 
@@ -128,7 +102,11 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        self.of(context, cache).is_on_top(object)
+        let view = self.of(context, cache);
+        arrays::is_on_top(context.percpu, view.array(), object, |objects| {
+            count(&view.own.batched_out, objects.len());
+            view.to_slabs(objects);
+        })
     }
 
     fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
@@ -190,21 +168,17 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let no_slot: &dyn Fn(SlotIndex) -> bool = &|_| false;
-        match what {
-            Reclaim::All => {
-                let any = self.empty_slots(context, Idle { slots: no_slot, caches: &|_| true });
-                context.caches.iter().for_each(|cache| self.of(context, cache).empty_cache());
-                u32::from(any)
-            }
-            Reclaim::Cache(cache) => {
-                let caches = &|id| id == cache.id();
-                let any = self.empty_slots(context, Idle { slots: no_slot, caches });
-                self.of(context, cache).empty_cache();
-                u32::from(any)
-            }
-            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+        let is_meant = |id: CacheId| match what {
+            Reclaim::Cache(cache) => cache.id() == id,
+            _ => true,
+        };
+        if let Reclaim::Idle(idle) = what {
+            return self.reclaim_idle(context, idle);
         }
+        let any = self.empty_slots(context, Idle { slots: &|_| false, caches: &is_meant });
+        let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
+        caches.for_each(|cache| self.of(context, cache).empty_cache());
+        u32::from(any)
     }
 
     fn occupancy(

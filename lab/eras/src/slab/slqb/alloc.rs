@@ -53,7 +53,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         if self.list(list).nr_partial() == 0 {
             return None;
         }
-        let mut slabs = self.list(list).partial().lock();
+        let mut slabs = self.list(list).partial.lock();
         let first = slabs.first()?;
         let taken = self.take_one(list, &mut slabs, first);
         drop(slabs);
@@ -69,7 +69,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let object = self.object(slab, head);
         // SAFETY: on the slab's free list, whose lock is held.
         let link = unsafe { freelist::next(object) };
-        let next = link.and_then(|link| self.number(slab, link));
+        let next = link.and_then(|link| self.number_in(slab, link));
         let is_last = inuse + 1 == self.cache.objects();
         if next.is_some() != link.is_some() || link.is_none() != is_last {
             return Err(Misuse::Written(object));
@@ -106,7 +106,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.trim_if_due(slot);
         let (slab, to) = self.new_slab(slot)?;
         let list = self.list(to);
-        let mut slabs = list.partial().lock();
+        let mut slabs = list.partial.lock();
         slabs.push_front(&self.links(), slab);
         list.count_partial(&slabs, 1, i64::from(self.cache.objects()));
         let taken = self.take_one(to, &mut slabs, slab);
@@ -121,7 +121,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let node = context.zones.node_of(slot);
         // Linking writes to every page of the slab.
         let slab = self.tables.slabs.new_slab(context, cache, (slot, node), true)?;
-        let to = match self.node_of(slab) {
+        let to = match self.node_of_slab(slab) {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
@@ -133,6 +133,11 @@ impl<P: Lists> SlqbCache<'_, P> {
         context.zones.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.list(to).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         Some((slab, to))
+    }
+
+    /// Visits the number of every object on the slab's own free list.
+    pub(super) fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.free_objects(slab).for_each(|(number, _)| visit(number));
     }
 
     /// The objects on a slab's own free list, up to the first link that leads to no object.
@@ -149,7 +154,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             // SAFETY: on the slab's free list, and no other thread uses the cache (callers'
             // promise).
             next = unsafe { freelist::next(object) };
-            Some((self.number(slab, object)?, object))
+            Some((self.number_in(slab, object)?, object))
         })
     }
 }

@@ -1,23 +1,15 @@
-//! One cache during an operation: the context, the cache and the tables, with conversions between
-//! objects, slabs, lists and cells.
+//! One cache during an operation, with its lists.
 
 use super::list::CacheList;
 use super::sizes;
 use super::slab_word::{ListId, SlabWord};
 use super::tables::Tables;
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::one_cache::{LIST, OneCache};
 use crate::slab::records::SlabLinks;
-use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::{Cache, SlabContext, not_in_use, written_after_free};
-use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
-use quarry_sys::primitive::Ordering;
-
-/// Word of a cell that holds the list of free objects.
-pub(super) const LIST: usize = 0;
-/// Word of a cell that bounds the list and names its slot: `{slot + 1 : 32 | bound : 32}`.
-pub(super) const GUARD: usize = 1;
-pub(super) const POPS: usize = 2;
-pub(super) const PUSHES: usize = 3;
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::{not_in_use, written_after_free};
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
 /// An error of the program, reported once the thread holds no lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +20,11 @@ pub(super) enum Misuse {
     Written(Object),
 }
 
-pub(super) struct SlqbCache<'a, P: Lists> {
-    pub(super) context: &'a SlabContext<'a, P>,
-    pub(super) cache: &'a Cache,
-    pub(super) tables: &'a Tables,
-}
+/// One cache. The guard of a cell bounds the list and names its slot:
+/// `{slot + 1 : 32 | bound : 32}`.
+pub(super) type SlqbCache<'a, P> = OneCache<'a, P, Tables>;
 
 impl<'a, P: Lists> SlqbCache<'a, P> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
     pub(super) fn freebatch(&self) -> u32 {
         sizes::freebatch(self.cache.stride())
     }
@@ -63,32 +49,9 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         self.list(self.tables.of_slot(slot))
     }
 
-    pub(super) fn node_of(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.zones.memory().pageblocks();
-        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
-    }
-
-    pub(super) fn slab_of(&self, object: Object) -> Pfn {
-        self.context.slab_of(self.cache, object)
-    }
-
     /// The list that an object's slab belongs to. The object is in use, or on a list of the caller.
     pub(super) fn list_of(&self, object: Object) -> ListId {
         self.word(self.slab_of(object)).state().list
-    }
-
-    pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
-        debug_assert!(number < self.cache.objects());
-        let address = self.context.zones.arena().address(slab);
-        // SAFETY: `slab` is a slab of this cache, and words hold numbers of its objects.
-        unsafe { self.cache.object_at(address, number) }
-    }
-
-    /// The number of the object that starts at an address of a slab, or `None`.
-    pub(super) fn number(&self, slab: Pfn, object: Object) -> Option<u32> {
-        let address = self.context.zones.arena().address(slab).as_ptr() as usize;
-        let offset = (object.as_ptr() as usize).wrapping_sub(address);
-        (offset < self.cache.order().bytes()).then(|| self.cache.object_number(offset)).flatten()
     }
 
     pub(super) fn pop(&self, list: &mut Freelist) -> Result<Object, Misuse> {
@@ -109,28 +72,11 @@ impl<'a, P: Lists> SlqbCache<'a, P> {
         Some(self.pop(list).unwrap_or_else(|misuse| self.report(misuse)))
     }
 
-    fn is_object(&self, address: Object) -> bool {
-        let zones = self.context.zones;
-        let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
-        zones.frames().kind(pfn) == self.cache.id().kind()
-            && self.number(pfn.align_down(self.cache.order()), address).is_some()
-    }
-
     pub(super) fn report(&self, misuse: Misuse) -> ! {
         match misuse {
             Misuse::NotInUse(object) => not_in_use(self.cache, object),
             Misuse::Written(object) => written_after_free(self.cache, object),
         }
-    }
-
-    pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
-        self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
-    }
-
-    /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
-    /// that slot.
-    pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
-        self.context.percpu.compare_store((slot, self.array(), word), expected, new)
     }
 
     /// Takes the whole list of the running CPU's slot. `None` if that slot is not `slot`, the list

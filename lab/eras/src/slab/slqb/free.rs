@@ -1,10 +1,10 @@
 //! Freeing objects that a full CPU list cannot take, or whose slabs belong to another list.
 
-use super::cache::{GUARD, LIST, Misuse, SlqbCache};
-use super::chain::Chain;
+use super::cache::{Misuse, SlqbCache};
 use super::list::PartialList;
 use super::slab_word::{ListId, SlabState};
-use crate::slab::freelist::{self, Freelist};
+use crate::slab::freelist::{self, Chain, Freelist};
+use crate::slab::one_cache::{GUARD, LIST, is_stored};
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Kind, Order, Pfn};
 use quarry_mm::slab::MAX_BATCH;
@@ -24,9 +24,8 @@ impl<P: Lists> SlqbCache<'_, P> {
             let slot = self.context.percpu.current();
             if self.is_foreign(slot, object) {
                 self.count_free(slot);
-                // SAFETY: the caller gives the object up; a list of one.
-                unsafe { freelist::set_next(object, None) };
-                return self.free_to_remote(slot, Freelist { head: Some(object), count: 1 });
+                // SAFETY: the caller gives the object up.
+                return self.free_to_remote(slot, unsafe { Chain::one(object) }.list);
             }
             self.bound(slot);
             if self.push(slot, object) {
@@ -41,9 +40,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
         // A drain has stopped the cell, or the thread has moved too often.
         self.count_free(self.context.percpu.current());
-        // SAFETY: the caller gives the object up; a list of one.
-        unsafe { freelist::set_next(object, None) };
-        self.put_back(self.list_of(object), Freelist { head: Some(object), count: 1 });
+        // SAFETY: the caller gives the object up.
+        self.put_back(self.list_of(object), unsafe { Chain::one(object) }.list);
     }
 
     fn count_free(&self, slot: SlotIndex) {
@@ -52,7 +50,7 @@ impl<P: Lists> SlqbCache<'_, P> {
 
     fn is_foreign(&self, slot: SlotIndex, object: Object) -> bool {
         self.tables.nodes() > 0
-            && self.node_of(self.slab_of(object)) != self.context.zones.node_of(slot)
+            && self.node_of_slab(self.slab_of(object)) != self.context.zones.node_of(slot)
     }
 
     /// Sets the bound of `slot`'s cell, unless it is set. On a machine with several nodes the bound
@@ -73,10 +71,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             // SAFETY: cells of this policy are lists; the object is being freed.
             unsafe { self.context.percpu.list_push_below(self.array(), object) }
         };
-        if push == Push::Duplicate {
-            self.report(Misuse::NotInUse(object));
-        }
-        push == Push::Stored
+        is_stored(self.cache, object, push)
     }
 
     /// Pushes by `compare_store`. Comparing head and length suffices: if the objects after the head
@@ -227,7 +222,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             return;
         }
         let mut empty = SlabChain::default();
-        let mut slabs = self.list(to).partial().lock();
+        let mut slabs = self.list(to).partial.lock();
         let mut put_all = || {
             while objects.count > 0 {
                 let object = self.pop(&mut objects)?;
@@ -254,7 +249,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         object: Object,
     ) -> Result<Option<Pfn>, Misuse> {
         let slab = self.slab_of(object);
-        let (word, number) = (self.word(slab), self.number(slab, object));
+        let (word, number) = (self.word(slab), self.number_in(slab, object));
         let SlabState { list, inuse, head } = word.state();
         if list != to || inuse == 0 || number.is_none() || head == number {
             return Err(Misuse::NotInUse(object));

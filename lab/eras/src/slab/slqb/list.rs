@@ -15,9 +15,10 @@
 //! `slabs_allocated - slabs_freed = slabs of the list`; `nr_remote` and `nr_outgoing` are the
 //! lengths of their chains; `nr_remote >= freebatch => check`.
 
-use super::chain::Chain;
 use super::slab_word::ListId;
+use crate::slab::freelist::Chain;
 use quarry_mm::frame::{FreshZero, FrontList, Pfn};
+use quarry_sys::broken::Broken;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -34,14 +35,12 @@ pub(super) struct Outgoing {
 
 // SAFETY: zero bytes are a chain without objects, and the first list.
 unsafe impl FreshZero for Outgoing {}
-// SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
-unsafe impl FreshZero for Chain {}
 
 /// One of a cache's lists. `nr_*` and `free` are written under the lock of what they count. Threads
 /// read them without the lock, and take the lock only if that is worth while.
 #[repr(C, align(64))]
 pub(super) struct CacheList {
-    partial: CountedLock<PartialList>,
+    pub(super) partial: CountedLock<PartialList>,
     nr_partial: AtomicU32,
     free: AtomicU64,
     /// Time of the last trim, in nanoseconds; 0 before the first check.
@@ -73,10 +72,6 @@ impl CacheList {
         if is_cpu {
             visit("slqb->rlist", &self.outgoing);
         }
-    }
-
-    pub(super) fn partial(&self) -> &CountedLock<PartialList> {
-        &self.partial
     }
 
     pub(super) fn nr_partial(&self) -> u32 {
@@ -147,11 +142,20 @@ impl CacheList {
         result
     }
 
+    /// Takes the objects that the CPU has gathered, with the list that they are for.
+    pub(super) fn take_outgoing(&self) -> Option<(ListId, Chain)> {
+        let take = |outgoing: &mut Outgoing| (outgoing.to, outgoing.objects.take());
+        (self.nr_outgoing() > 0).then(|| self.with_outgoing(take))
+    }
+
     /// Passes the remote chain and the outgoing chain to `check`. No other thread uses the list.
-    pub(super) fn with_chains(&self, mut check: impl FnMut(&Chain, Option<ListId>)) {
-        check(&self.remote.lock(), None);
+    pub(super) fn check_chains(
+        &self,
+        mut check: impl FnMut(&Chain, Option<ListId>) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        check(&self.remote.lock(), None)?;
         let outgoing = self.outgoing.lock();
-        check(&outgoing.objects, Some(outgoing.to));
+        check(&outgoing.objects, Some(outgoing.to))
     }
 
     pub(super) fn restart(&self) {

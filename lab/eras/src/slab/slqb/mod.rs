@@ -47,13 +47,12 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! sizes -> slab_word, chain -> list -> tables -> cache -> free -> trim -> alloc ->
+//! sizes -> slab_word -> list -> tables -> cache -> free -> trim -> alloc ->
 //! stats, validate -> policy
 //! ```
 
 mod alloc;
 mod cache;
-mod chain;
 mod free;
 mod list;
 mod policy;

@@ -4,6 +4,7 @@ use super::cache::SlqbCache;
 use super::sizes;
 use super::slab_word::Slabs;
 use super::tables::Tables;
+use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
@@ -16,23 +17,7 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// SLQB as of January 2009: a queue of objects per CPU, and remote queues between CPUs.
 pub struct Slqb {
-    tables: Late<Tables>,
-}
-
-impl Slqb {
-    #[cfg(test)]
-    pub(super) fn tables(&self) -> Option<&Tables> {
-        self.tables.get()
-    }
-
-    pub(super) fn of<'a, P: Lists>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlqbCache<'a, P> {
-        let tables = self.tables.get().expect("a cache has been created");
-        SlqbCache { context, cache, tables }
-    }
+    pub(super) tables: Late<Tables>,
 }
 
 impl<P: Lists> SlabPolicy<P> for Slqb {
@@ -72,26 +57,23 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         unsafe { percpu.list_push_below(id.array(), object) }
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
-    }
-
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = self.of(context, cache);
+        let own = OneCache::of(&self.tables, context, cache);
         own.trim_if_due(context.percpu.current());
         // SAFETY: the caller's promise is passed on.
         unsafe { own.free_slow(object) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let shrink = |cache: &Cache| self.of(context, cache).shrink();
+        let shrink = |cache: &Cache| OneCache::of(&self.tables, context, cache).shrink();
         match what {
             Reclaim::All => context.caches.iter().for_each(shrink),
             Reclaim::Cache(cache) => shrink(cache),
             Reclaim::Idle(idle) => {
                 let now_ns = coarse_ns();
                 let trim = |cache: &&Cache| {
-                    self.of(context, cache).trim_all(now_ns, (idle.caches)(cache.id()))
+                    OneCache::of(&self.tables, context, cache)
+                        .trim_all(now_ns, (idle.caches)(cache.id()))
                 };
                 return context.caches.iter().filter(trim).count() as u32;
             }
@@ -99,27 +81,5 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         0
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).free_objects(slab).for_each(|(number, _)| visit(number));
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

@@ -9,20 +9,17 @@ const THRIFTY_FRACTION: usize = 4;
 
 /// The number of objects that travel together between CPU lists and slabs (`freebatch`): 256, or
 /// the objects of 64 pages if these are fewer; but at least the objects of 4 pages, and at least 1.
-#[must_use]
 pub(super) fn freebatch(stride: usize) -> u32 {
     let most = (64 * FRAME_BYTES / stride).min(256);
     (4 * FRAME_BYTES / stride).max(most).max(1) as u32
 }
 
-#[must_use]
 pub(super) fn hiwater(stride: usize) -> u32 {
     4 * freebatch(stride)
 }
 
 /// The order of slabs of objects `stride` bytes apart: 0 or 1 if at most a quarter stays unused,
 /// else the smallest order that holds an object.
-#[must_use]
 pub(super) fn slab_order(stride: usize) -> Order {
     let smallest = Order::covering(stride.div_ceil(FRAME_BYTES) as u32);
     let is_thrifty = |order: &Order| order.bytes() % stride * THRIFTY_FRACTION <= order.bytes();

@@ -1,6 +1,7 @@
 //! The counts of a cache, summed over its lists.
 
-use super::cache::{POPS, PUSHES, SlqbCache};
+use super::cache::SlqbCache;
+use crate::slab::one_cache::{POPS, PUSHES};
 use quarry_mm::slab::SlabStats;
 use quarry_sys::percpu::Lists;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ impl<P: Lists> SlqbCache<'_, P> {
             stats.free_slow += read(&list.free_slow);
             stats.free_fast += read(&list.pushes);
             stats.refills += read(&list.claims);
-            stats.list_lock += list.partial().stats();
+            stats.list_lock += list.partial.stats();
             free += list.free();
         }
         for slot in self.tables.used_slots() {
@@ -39,11 +40,6 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// its number.
     pub(super) fn restart(&self) {
         self.tables.used_lists().for_each(|id| self.list(id).restart());
-        for slot in self.tables.used_slots() {
-            for word in [POPS, PUSHES] {
-                let word = self.context.percpu.area().word(slot, self.array(), word);
-                word.store(0, Ordering::Relaxed);
-            }
-        }
+        self.tables.used_slots().for_each(|slot| self.restart_counts(slot));
     }
 }

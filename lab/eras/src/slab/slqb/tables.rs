@@ -6,8 +6,7 @@
 //! | lists | 384 | cache, and slot or node | [`CacheList`]; the lists of one slot lie together |
 //! | slots | 64 | slot | true once any cache has used it |
 //!
-//! A machine with one node has no lists of nodes. The first cache of a stack creates the arrays, so
-//! a stack with another policy pays nothing.
+//! A machine with one node has no lists of nodes.
 
 use super::list::CacheList;
 use super::slab_word::{ListId, Slabs};

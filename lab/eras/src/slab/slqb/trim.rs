@@ -4,11 +4,11 @@
 //! due; the stack trims the lists of CPUs without slow paths with its other idle memory
 //! ([`Reclaim::Idle`](quarry_mm::slab::Reclaim::Idle)).
 
-use super::cache::{LIST, SlqbCache};
-use super::chain::Chain;
+use super::cache::SlqbCache;
 use super::list::CacheList;
 use super::slab_word::ListId;
-use crate::slab::freelist::Freelist;
+use crate::slab::freelist::{Chain, Freelist};
+use crate::slab::one_cache::LIST;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
@@ -59,9 +59,7 @@ impl<P: Lists> SlqbCache<'_, P> {
 
     /// Delivers the objects that a CPU has gathered, even if they are few.
     fn flush_outgoing(&self, list: &CacheList) {
-        if list.nr_outgoing() > 0 {
-            let (to, objects) =
-                list.with_outgoing(|outgoing| (outgoing.to, outgoing.objects.take()));
+        if let Some((to, objects)) = list.take_outgoing() {
             self.deliver(to, objects);
         }
     }
@@ -132,8 +130,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         });
         for id in self.tables.used_lists() {
             let list = self.list(id);
-            if list.nr_outgoing() > 0 {
-                let objects = list.with_outgoing(|outgoing| outgoing.objects.take());
+            if let Some((_, objects)) = list.take_outgoing() {
                 self.put_all_back(objects.list);
             }
             if let Some(claimed) = list.claim() {

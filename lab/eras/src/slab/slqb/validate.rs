@@ -1,9 +1,9 @@
-//! Checks of the equations in `slab_word`, `list` and `chain`. Slow; for tests.
+//! Checks of the equations in `slab_word`, `list` and `freelist`. Slow; for tests.
 
-use super::cache::{GUARD, LIST, SlqbCache};
-use super::chain::Chain;
+use super::cache::SlqbCache;
 use super::slab_word::ListId;
-use crate::slab::freelist::{self, Freelist};
+use crate::slab::freelist::{self, Chain, Freelist};
+use crate::slab::one_cache::{GUARD, LIST};
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, SlotIndex};
@@ -82,7 +82,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         check.equal(balance, census.slabs, "slabs allocated - slabs freed = slabs of a list")?;
         check.equal(list.nr_partial(), census.partial, "nr_partial = slabs with free objects")?;
         check.equal(list.free(), census.free, "free = free objects of a list's slabs")?;
-        let slabs = list.partial().lock();
+        let slabs = list.partial.lock();
         let mut walked = 0u64;
         slabs.validate_front(&self.links(), |slab| {
             let state = self.word(slab).state();
@@ -99,19 +99,16 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// another list. Returns the number of objects on both.
     fn validate_chains(&self, id: ListId) -> Result<u64, Broken> {
         let (list, check) = (self.list(id), Check::of("slqb list").at(id.0));
-        let (mut parked, mut done) = (0, Ok(()));
-        list.with_chains(|chain, gathered_for| {
+        let mut parked = 0;
+        list.check_chains(|chain, gathered_for| {
             let (counted, what) = match gathered_for {
                 None => (list.nr_remote(), "nr_remote = objects that were brought"),
                 Some(_) => (list.nr_outgoing(), "nr_outgoing = objects that are gathered"),
             };
-            done = done.and_then(|()| {
-                check.equal(counted, chain.count(), what)?;
-                self.validate_chain(chain, gathered_for)
-            });
+            check.equal(counted, chain.count(), what)?;
             parked += u64::from(chain.count());
-        });
-        done?;
+            self.validate_chain(chain, gathered_for)
+        })?;
         let is_told = list.nr_remote() < self.freebatch() || list.must_check();
         check.that(is_told, "nr_remote >= freebatch => check")?;
         let gathers = list.nr_outgoing() < self.freebatch();

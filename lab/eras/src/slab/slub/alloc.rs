@@ -5,13 +5,13 @@
 //! another node that lists more than `min_partial`; a new slab; without memory, any listed slab.
 
 use super::cache::{SlubCache, guard_of};
-use super::cell::{GUARD, LIST};
 use super::cpu::count;
 use super::era::Era;
 use super::node::Node;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use crate::slab::freelist::Freelist;
+use crate::slab::one_cache::{GUARD, LIST};
 use quarry_mm::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
@@ -90,9 +90,7 @@ where
         }
         // Another thread filled this slot's cell first, or this thread moved to another CPU.
         let object = self.pop(&mut list);
-        if list.count > 0 {
-            self.free_list(slab, list);
-        }
+        self.free_list(slab, list);
         E::Word::let_go(self, slab, misses);
         object
     }

@@ -1,39 +1,28 @@
-//! One cache during an operation: the context, the cache and the tables, with conversions between
-//! objects, slabs and nodes.
+//! One cache during an operation, with its nodes, CPUs and slabs.
 
-use super::cell::GUARD;
 use super::cpu::CpuSlab;
 use super::era::Era;
 use super::node::Node;
-use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use super::state::{Linked, SlabState, SlabWord};
 use super::tables::Tables;
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::one_cache::{GUARD, OneCache, no_start};
 use crate::slab::records::{SlabChain, SlabLinks};
-use core::marker::PhantomData;
-use quarry_mm::frame::{Kind, NodeId, Pfn};
-use quarry_mm::slab::{Cache, SlabContext, written_after_free};
-use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
+use quarry_mm::frame::{Kind, MetadataKind, Pfn};
+use quarry_mm::slab::written_after_free;
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
-use quarry_sys::report::fatal;
 
 #[inline(always)]
 pub(super) fn guard_of(slab: Pfn) -> u64 {
     u64::from(slab.0) + 1
 }
 
-/// One cache of one policy, as version `E` of the kernel treats it.
-pub struct SlubCache<'a, P: Lists, E: Era> {
-    pub(super) context: &'a SlabContext<'a, P>,
-    pub(super) cache: &'a Cache,
-    pub(super) tables: &'a Tables<E::Word>,
-    pub(super) era: PhantomData<E>,
-}
+/// One cache of one policy, as version `E` of the kernel treats it. The guard of a cell names the
+/// slab, by its frame's number + 1.
+pub(super) type SlubCache<'a, P, E> = OneCache<'a, P, Tables<E>>;
 
 impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
-    pub(super) fn array(&self) -> ArrayId {
-        self.cache.id().array()
-    }
-
     /// The number that stands for the cache in packed words.
     pub(super) fn tag(&self) -> u8 {
         self.cache.id().kind().0
@@ -73,15 +62,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
-    /// The node of a slab's memory. A slab that the guard of a CPU's list named may have been freed
-    /// since, and its pageblock may even have left its zone. Callers then accept any node.
-    pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
-        let pageblocks = self.context.zones.memory().pageblocks();
-        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
-    }
-
     pub(super) fn node_of(&self, slab: Pfn) -> &'a Node {
-        self.tables.node(self.cache.id(), self.node_id_of(slab))
+        self.tables.node(self.cache.id(), self.node_of_slab(slab))
     }
 
     /// Returns a slab to the page allocator. The slab has no object in use, is not frozen and is on
@@ -101,30 +83,12 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    pub(super) fn slab_of(&self, object: Object) -> Pfn {
-        self.context.slab_of(self.cache, object)
-    }
-
-    pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
-        debug_assert!(number < self.cache.objects());
-        let address = self.context.zones.arena().address(slab);
-        // SAFETY: `slab` is a slab of this cache, and packed words hold numbers of its objects.
-        unsafe { self.cache.object_at(address, number) }
-    }
-
     /// The number of an object in its slab. Aborts if no object starts at that address.
     pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
-        let address = self.context.zones.arena().address(slab);
-        let offset = object.as_ptr() as usize - address.as_ptr() as usize;
-        self.cache.object_number(offset).unwrap_or_else(|| {
-            fatal(format_args!(
-                "free({object:p}): pointer into the middle of an object of {} bytes",
-                self.cache.stride()
-            ))
-        })
+        self.number_in(slab, object).unwrap_or_else(|| no_start(self.cache, object))
     }
 
-    pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
+    pub(super) fn taken(&self, slab: Pfn, chain: Linked) -> Freelist {
         Freelist { head: Some(self.object(slab, chain.first)), count: chain.count }
     }
 
@@ -159,20 +123,6 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    fn is_object(&self, address: Object) -> bool {
-        let zones = self.context.zones;
-        let Some(pfn) = zones.arena().pfn(address.as_ptr()) else { return false };
-        let slab = pfn.align_down(self.cache.order());
-        let offset = address.as_ptr() as usize - zones.arena().address(slab).as_ptr() as usize;
-        zones.frames().kind(pfn) == self.cache.id().kind()
-            && self.cache.object_number(offset).is_some()
-    }
-
-    /// The chain that starts with `head`, for the packed word.
-    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedChain {
-        FreedChain { first: self.number(slab, head), count }
-    }
-
     /// Links the last object of a chain to object `next` of its slab.
     ///
     /// # Safety
@@ -189,13 +139,18 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         (guard, slab)
     }
 
-    pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
-        self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
-    }
-
-    /// Stores into a word of a slot's cell if the word holds `expected` and this thread runs on
-    /// that slot.
-    pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
-        self.context.percpu.compare_store((slot, self.array(), word), expected, new)
+    /// Starts the cache, which no thread uses yet; zeroes the counts of an earlier cache with the
+    /// same number.
+    pub(super) fn take_up(&self) {
+        let tables = self.tables;
+        let earlier = self.nodes().filter(|node| node.take_up()).count();
+        if earlier == 0 {
+            self.context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+            return;
+        }
+        for slot in tables.used_slots() {
+            self.cpu(slot).restart();
+            self.restart_counts(slot);
+        }
     }
 }

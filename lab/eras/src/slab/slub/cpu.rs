@@ -15,7 +15,6 @@ use quarry_sys::local;
 use quarry_sys::lock::{Guard, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-#[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct CpuSlab {
     head: AtomicU32,
@@ -32,7 +31,7 @@ pub(super) struct CpuSlab {
     pub(super) slab_locks: AtomicU64,
 }
 
-// SAFETY: made of atomics whose default is 0.
+// SAFETY: made of atomics, for which 0 is valid.
 unsafe impl FreshZero for CpuSlab {}
 
 /// Counts on the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).

@@ -5,26 +5,31 @@ use super::cpu::count;
 use super::era::Era;
 use super::node::Node;
 use super::slow_path::SlowPath;
-use crate::slab::freelist::{self, Freelist};
+use super::state::Linked;
+use crate::slab::freelist::{Chain, Freelist};
+use crate::slab::one_cache::is_stored;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
-use quarry_mm::slab::{MAX_BATCH, not_in_use};
-use quarry_sys::percpu::{Lists, Object, Push};
+use quarry_mm::slab::MAX_BATCH;
+use quarry_sys::percpu::{Lists, Object};
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E>
 where
     E::Word: SlowPath<P, E>,
 {
-    /// Gives a chain of `objects` objects, from `head` to `tail`, back to its slab.
+    /// Gives the objects of a chain, if there are any, back to their slab.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
-    pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, objects: u32) {
-        let mut misses = 0;
-        // SAFETY: the caller's promise is passed on.
-        unsafe { E::Word::free_chain(self, slab, (head, tail, objects), &mut misses) };
-        self.count_misses(misses);
+    pub(super) unsafe fn free_chain(&self, slab: Pfn, chain: &Chain) {
+        if let (Some(head), Some(tail)) = (chain.list.head, chain.tail) {
+            let mut misses = 0;
+            let linked = Linked { first: self.number(slab, head), count: chain.count() };
+            // SAFETY: the caller's promise is passed on.
+            unsafe { E::Word::free_chain(self, slab, (linked, tail), &mut misses) };
+            self.count_misses(misses);
+        }
     }
 
     fn count_misses(&self, misses: u64) {
@@ -32,33 +37,29 @@ where
     }
 
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
-        if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
-            // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
-            unsafe { self.free_chain(slab, head, tail, list.count) };
-        }
+        let tail = self.walk(list).last();
+        // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
+        unsafe { self.free_chain(slab, &Chain { list, tail }) };
     }
 
     /// Gives a CPU's list back; its objects may be of several slabs.
     pub(super) fn free_mixed(&self, list: Freelist) {
-        let mut chain: Option<(Pfn, Object, Object, u32)> = None;
+        let (mut slab, mut alike) = (Pfn::NONE, Chain::default());
+        let put_back = |slab: Pfn, alike: &mut Chain| {
+            // SAFETY: the caller gave us the list, whose objects count as in use; these lie in
+            // `slab`.
+            unsafe { self.free_chain(slab, &alike.take()) };
+        };
         for object in self.walk(list) {
-            let slab = self.slab_of(object);
-            chain = match chain {
-                Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
-                other => {
-                    if let Some((of, head, tail, count)) = other {
-                        // SAFETY: the caller gave us the list, whose objects count as in use; those
-                        // from `head` to `tail` lie in the slab `of` and are linked in this order.
-                        unsafe { self.free_chain(of, head, tail, count) };
-                    }
-                    Some((slab, object, object, 1))
-                }
-            };
+            let of = self.slab_of(object);
+            if of != slab {
+                put_back(slab, &mut alike);
+                slab = of;
+            }
+            // SAFETY: of the list, and passed by the walk.
+            unsafe { alike.push_back(object) };
         }
-        if let Some((of, head, tail, count)) = chain {
-            // SAFETY: same as in the loop.
-            unsafe { self.free_chain(of, head, tail, count) };
-        }
+        put_back(slab, &mut alike);
     }
 
     /// Gives objects back: objects of the CPU's slab to its list, the others to their slabs, in one
@@ -72,28 +73,21 @@ where
             while left != 0 {
                 let slab = self.slab_of(piece[left.trailing_zeros() as usize]);
                 let own = self.guard(self.context.percpu.current()).1 == Some(slab);
-                let mut chain: Option<(Object, Object, u32)> = None;
+                let mut chain = Chain::default();
                 for (index, &object) in piece.iter().enumerate() {
                     if left >> index & 1 == 0 || self.slab_of(object) != slab {
                         continue;
                     }
                     left &= !(1 << index);
-                    if own && self.push_to_cpu(slab, object) {
-                        continue;
+                    if !(own && self.push_to_cpu(slab, object)) {
+                        // SAFETY: the caller gives the objects up.
+                        unsafe { chain.push_back(object) };
                     }
-                    if let Some((_, tail, _)) = chain {
-                        // SAFETY: the caller gives both objects up.
-                        unsafe { freelist::set_next(tail, Some(object)) };
-                    }
-                    chain =
-                        Some(chain.map_or((object, object, 1), |(head, _, count)| {
-                            (head, object, count + 1)
-                        }));
                 }
-                if let Some((head, tail, count)) = chain {
-                    self.count_free_slow(count);
+                if chain.count() > 0 {
+                    self.count_free_slow(chain.count());
                     // SAFETY: the caller's promise; just linked, all in `slab`.
-                    unsafe { self.free_chain(slab, head, tail, count) };
+                    unsafe { self.free_chain(slab, &chain) };
                 }
             }
         }
@@ -102,11 +96,8 @@ where
     /// Puts an object that is being freed onto the CPU's list, if `slab` is still the CPU's.
     fn push_to_cpu(&self, slab: Pfn, object: Object) -> bool {
         // SAFETY: cells of this policy are lists; the object is being freed.
-        match unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) } {
-            Push::Stored => true,
-            Push::Refused => false,
-            Push::Duplicate => not_in_use(self.cache, object),
-        }
+        let push = unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) };
+        is_stored(self.cache, object, push)
     }
 
     /// Counts objects that were freed without the CPU's list.

@@ -111,14 +111,13 @@ impl LockWord {
     }
 
     fn spin(&self) -> Option<HeldSlab<'_>> {
-        for _ in 0..SPIN_ROUNDS {
+        (0..SPIN_ROUNDS).find_map(|_| {
             let held = self.take(0);
-            if held.is_some() {
-                return held;
+            if held.is_none() {
+                relax();
             }
-            relax();
-        }
-        None
+            held
+        })
     }
 
     fn sleep(&self) -> HeldSlab<'_> {
@@ -256,7 +255,7 @@ mod tests {
     #[test]
     fn a_full_slab_of_the_most_objects_fits() {
         let most = LockWord::MAX_OBJECTS;
-        let freed = super::super::state::FreedChain { first: most - 1, count: 1 };
+        let freed = super::super::state::Linked { first: most - 1, count: 1 };
         for state in [SlabState::taken(most), SlabState::taken(most).with_freed(freed)] {
             assert_eq!(unpack(pack(state), most), state);
             assert_eq!(pack(state) & !STATE, 0);

@@ -8,7 +8,7 @@ use super::era::Era;
 use super::lock_word::{HeldSlab, LockWord};
 use super::node::Node;
 use super::slow_path::SlowPath;
-use super::state::TakenChain;
+use super::state::Linked;
 use crate::slab::freelist::Freelist;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::{Links, Pfn};
@@ -18,7 +18,7 @@ use quarry_sys::primitive::Ordering;
 use quarry_sys::report::entered_again;
 
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
-    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         let mut held = lock(of, slab, misses);
         // Since the guard was read, the slab may have been given back and may now be another
         // cache's.
@@ -31,15 +31,26 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
         state.chain()
     }
 
-    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         let mut held = lock(of, slab, misses);
         let state = held.state(of.cache.objects());
         held.set(state.with_all_taken().with_frozen(state.head.is_some()));
         state.chain()
     }
 
+    /// `unfreeze_slab` of Linux 2.6.29: what [`unfreeze_chain`](Self::unfreeze_chain) does, for one
+    /// slab.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) {
-        unfreeze_one(of, slab, misses);
+        let node = of.node_of(slab);
+        let mut held = lock(of, slab, misses);
+        let state = held.state(of.cache.objects()).with_frozen(false);
+        held.set(state);
+        if state.inuse == 0 && !of.keeps_empty(node) {
+            drop(held);
+            of.discard(slab);
+        } else if state.head.is_some() {
+            node.push_back(&mut node.list.lock(), of.links(), slab);
+        }
     }
 
     fn take_partial(
@@ -76,16 +87,16 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        (head, tail, count): (Object, Object, u32),
+        (chain, tail): (Linked, Object),
         misses: &mut u64,
     ) {
-        let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
+        let node = of.node_of(slab);
         let mut held = lock(of, slab, misses);
         let old = held.state(of.cache.objects());
         let is_own = of.context.zones.frames().kind(slab) == of.cache.id().kind();
         if !is_own || old.contradicts(chain) {
             drop(held);
-            not_in_use(of.cache, head);
+            not_in_use(of.cache, of.object(slab, chain.first));
         }
         // SAFETY: the object is being freed and not used (the caller's promise).
         unsafe { of.link(slab, tail, old.head) };
@@ -108,7 +119,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
 
     fn unfreeze_chain(of: &SlubCache<'_, P, E>, mut chain: SlabChain, misses: &mut u64) {
         while let Some(slab) = chain.pop(of.links()) {
-            unfreeze_one(of, slab, misses);
+            Self::let_go(of, slab, misses);
         }
     }
 }
@@ -133,24 +144,4 @@ fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
         held
     });
     held.noted_in(of.tables.holder(slot))
-}
-
-/// Unfreezes a slab of the caller (`unfreeze_slab`, Linux 2.6.29). A slab with free objects goes
-/// onto its node's list, a full one onto no list. An empty one goes back to the page allocator
-/// unless the node keeps it.
-fn unfreeze_one<P: Lists, E: Era<Word = LockWord>>(
-    of: &SlubCache<'_, P, E>,
-    slab: Pfn,
-    misses: &mut u64,
-) {
-    let node = of.node_of(slab);
-    let mut held = lock(of, slab, misses);
-    let state = held.state(of.cache.objects()).with_frozen(false);
-    held.set(state);
-    if state.inuse == 0 && !of.keeps_empty(node) {
-        drop(held);
-        of.discard(slab);
-    } else if state.head.is_some() {
-        node.push_back(&mut node.list.lock(), of.links(), slab);
-    }
 }

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::order;
 use super::page_word::{PageWord, Put};
 use super::slow_path::SlowPath;
-use super::state::TakenChain;
+use super::state::Linked;
 use crate::slab::freelist::Freelist;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::Pfn;
@@ -15,11 +15,11 @@ use quarry_mm::slab::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
 impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
-    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         of.word(slab).take_frozen(of.tag(), misses)
     }
 
-    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked> {
         of.word(slab).take_or_unfreeze(misses)
     }
 
@@ -52,7 +52,7 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
             && available <= limit
             && let Some(slab) = node.pop_front(&mut list, links)
         {
-            available += of.word(slab).freeze(misses).free();
+            available += of.word(slab).set_frozen(true, misses).free();
             more.push(links, slab);
         }
         drop(list);
@@ -63,10 +63,10 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        (head, tail, count): (Object, Object, u32),
+        (chain, tail): (Linked, Object),
         misses: &mut u64,
     ) {
-        let (chain, node) = (of.freed(slab, head, count), of.node_of(slab));
+        let node = of.node_of(slab);
         let mut put = |list_locked| {
             let ways = (of.parks(), list_locked);
             of.word(slab).put(of.tag(), chain, ways, misses, |next| {
@@ -86,9 +86,9 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
                 drop(list);
                 return park(of, slab, misses);
             }
-            (Put::NotInUse | Put::WrongCache, list) => {
+            (Put::NotInUse, list) => {
                 drop(list);
-                not_in_use(of.cache, head);
+                not_in_use(of.cache, of.object(slab, chain.first));
             }
             (_, list) => list,
         };
@@ -111,12 +111,12 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
         let mut empty = SlabChain::default();
         let mut next = chain.pop(links);
         while let Some(first) = next {
-            let id = of.node_id_of(first);
+            let id = of.node_of_slab(first);
             let node = of.tables.node(of.cache.id(), id);
             let mut list = node.list.lock();
-            while let Some(slab) = next.filter(|slab| of.node_id_of(*slab) == id) {
+            while let Some(slab) = next.filter(|slab| of.node_of_slab(*slab) == id) {
                 next = chain.pop(links);
-                let state = of.word(slab).unfreeze(misses);
+                let state = of.word(slab).set_frozen(false, misses);
                 if state.inuse == 0 && !of.keeps_empty(node) {
                     empty.push(links, slab);
                 } else if state.head.is_some() {

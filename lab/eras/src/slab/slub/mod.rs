@@ -52,7 +52,7 @@
 //! Files use only those to their left, and within a row only those above:
 //!
 //! ```text
-//! order, state -> lock_word, page_word -> era    node -> cpu, cell -> tables
+//! order, state -> lock_word, page_word -> era    node -> cpu -> tables
 //! cache -> slow_path -> locked, lockless
 //! alloc, free, stats, validate -> policy
 //! ```
@@ -61,7 +61,6 @@
 
 mod alloc;
 mod cache;
-mod cell;
 mod cpu;
 mod era;
 mod free;

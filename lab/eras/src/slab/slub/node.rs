@@ -25,19 +25,6 @@ pub struct Node {
     taken_up: AtomicBool,
 }
 
-impl Default for Node {
-    fn default() -> Self {
-        Self {
-            list: CountedLock::new(PartialList::default()),
-            nr_partial: AtomicU32::new(0),
-            slabs_allocated: AtomicU64::new(0),
-            slabs_freed: AtomicU64::new(0),
-            lock_bit_wait_ns: AtomicU64::new(0),
-            taken_up: AtomicBool::new(false),
-        }
-    }
-}
-
 // SAFETY: a free lock around an empty list and counters of 0 are all zero bytes.
 unsafe impl FreshZero for Node {}
 

@@ -32,7 +32,7 @@ fn smallest(stride: usize, objects: usize, max: Order, fraction: usize) -> Optio
 
 /// The next number of objects to try if no slab up to order 3 holds the wanted number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fewer {
+pub enum Fewer {
     /// Half of them (Linux 2.6.26 to 2.6.29).
     Half,
     /// One object fewer, starting from the number that fits into order 3 (Linux 2.6.30 to 6.6).
@@ -57,7 +57,6 @@ impl Fewer {
 
 /// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs. O(1): at most
 /// 132 objects are wanted.
-#[must_use]
 pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
     let first = fewer.first(cpus, stride);
     core::iter::successors(Some(first), |objects| Some(fewer.next(*objects)))
@@ -71,14 +70,12 @@ pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
 
 /// The bound for `Era::keeps_empty`: `wanted`, but at least 5 (`MIN_PARTIAL`) and at most 10
 /// (`MAX_PARTIAL`, Linux 2.6.28 to 6.17).
-#[must_use]
 pub(super) fn min_partial(wanted: u32) -> u32 {
     wanted.clamp(5, 10)
 }
 
 /// A CPU's partial list with more free objects than this is drained (`cpu_partial`, Linux 3.2 to
 /// 5.15; later kernels count slabs).
-#[must_use]
 pub(super) fn cpu_partial(stride: usize) -> u32 {
     match stride {
         4096.. => 2,

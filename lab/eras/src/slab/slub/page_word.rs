@@ -24,7 +24,7 @@
 //! the cache's number because a slab may be given back and reused after a thread has read a guard:
 //! the thread's compare-and-swap then fails.
 
-use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
+use super::state::{Linked, SlabState, SlabWord};
 use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
@@ -77,11 +77,9 @@ pub(super) enum Put {
     /// Nothing changed: the slab would enter or leave the list, so the caller must hold the list
     /// lock.
     NeedsListLock,
-    /// Nothing changed: fewer objects are in use than are put back, or the first of them is the
-    /// head of the free list already.
+    /// Nothing changed: fewer objects are in use than are put back, the first of them is the head
+    /// of the free list already, or this is not a slab of the cache.
     NotInUse,
-    /// Nothing changed: this is not a slab of the cache.
-    WrongCache,
 }
 
 /// The word; all zero if there is no slab.
@@ -143,7 +141,7 @@ impl PageWord {
     pub(super) fn put(
         &self,
         cache: u8,
-        chain: FreedChain,
+        chain: Linked,
         (parks, list_locked): (bool, bool),
         misses: &mut u64,
         mut link: impl FnMut(Option<u32>),
@@ -152,9 +150,7 @@ impl PageWord {
         let _ = self.update(misses, |word| {
             let old = word.state();
             let mut new = None;
-            put = if word.cache() != cache {
-                Put::WrongCache
-            } else if old.contradicts(chain) {
+            put = if word.cache() != cache || old.contradicts(chain) {
                 Put::NotInUse
             } else {
                 let freed = old.with_freed(chain);
@@ -173,7 +169,7 @@ impl PageWord {
 
     /// Takes all free objects of a frozen slab of any owner. `None` if the slab has no free
     /// object, or is no longer a frozen slab of `cache`.
-    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
+    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<Linked> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
             let takes = word.cache() == cache && old.frozen && old.head.is_some();
@@ -184,7 +180,7 @@ impl PageWord {
 
     /// Takes all free objects of the caller's frozen slab. If it has none, unfreezes it: the slab
     /// is then full, on no list, and without an owner.
-    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
+    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<Linked> {
         let (old, _) = self.update(misses, |word| {
             let old = word.state();
             debug_assert!(old.frozen, "only its owner lets go of a slab");
@@ -202,26 +198,18 @@ impl PageWord {
         done.is_some()
     }
 
-    /// Unfreezes the caller's frozen slab, under the list lock; returns its new state.
-    pub(super) fn unfreeze(&self, misses: &mut u64) -> SlabState {
-        self.set_frozen(false, misses).with_frozen(false)
-    }
-
-    /// Freezes a listed slab for the caller, under the list lock; returns its old state.
-    pub(super) fn freeze(&self, misses: &mut u64) -> SlabState {
-        self.set_frozen(true, misses)
-    }
-
-    fn set_frozen(&self, frozen: bool, misses: &mut u64) -> SlabState {
+    /// Freezes a listed slab for the caller, or unfreezes the caller's frozen slab, under the list
+    /// lock; returns its new state.
+    pub(super) fn set_frozen(&self, frozen: bool, misses: &mut u64) -> SlabState {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().frozen != frozen);
             Some(word.state().with_frozen(frozen))
         });
-        change.expect("every state is changed").0
+        change.expect("every state is changed").1
     }
 
-    /// [`freeze`](Self::freeze), and takes all free objects in the same step.
-    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenChain {
+    /// Freezes a listed slab, and takes all free objects in the same step.
+    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> Linked {
         let change = self.update(misses, |word| {
             debug_assert!(word.state().is_listed());
             Some(word.state().with_all_taken().with_frozen(true))

@@ -2,11 +2,13 @@
 
 use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
+use super::order;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
+use crate::slab::freelist::Chain;
+use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
-use core::marker::PhantomData;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
     Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
@@ -18,8 +20,7 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// The policy, for version `E` of the kernel.
 pub struct SlubOf<E: Era> {
-    tables: Late<Tables<E::Word>>,
-    era: PhantomData<E>,
+    tables: Late<Tables<E>>,
 }
 
 /// SLUB of Linux 2.6.29 (document 003).
@@ -34,30 +35,20 @@ pub type Slub3_1 = SlubOf<V3_1>;
 /// SLUB of Linux 4.9 (document 000).
 pub type Slub4_9 = SlubOf<V4_9>;
 
-impl<E: Era> SlubOf<E> {
-    fn of<'a, P: Lists>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlubCache<'a, P, E> {
-        let tables = self.tables.get().expect("a cache has been created");
-        SlubCache { context, cache, tables, era: PhantomData }
-    }
-}
-
 impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E>
 where
     E::Word: SlowPath<P, E>,
 {
     const NAME: &'static str = E::NAME;
-    const NEW: Self = Self { tables: Late::new(), era: PhantomData };
+    const NEW: Self = Self { tables: Late::new() };
     const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = Records::<E::Word>::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
-        SlabLayout { order: E::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
+        let order = order::slab_order(params.stride(), declared_cpus, E::FEWER);
+        SlabLayout { order, header_bytes: 0 }
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
@@ -65,7 +56,7 @@ where
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(|| Tables::reserve(context))?;
-        tables.take_up(context, cache.id());
+        SlubCache { context, cache, tables }.take_up();
         Ok(())
     }
 
@@ -86,30 +77,27 @@ where
         unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
-    }
-
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = self.of(context, cache);
+        let own = OneCache::of(&self.tables, context, cache);
         own.count_free_slow(1);
         // SAFETY: the caller gives up the object, which lies in its slab.
-        unsafe { own.free_chain(context.slab_of(cache, object), object, object, 1) };
+        unsafe { own.free_chain(own.slab_of(object), &Chain::one(object)) };
     }
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.of(context, cache).free_bulk(objects) };
+        unsafe { OneCache::of(&self.tables, context, cache).free_bulk(objects) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let shrink = |cache: &Cache| self.of(context, cache).shrink();
+        let shrink = |cache: &Cache| OneCache::of(&self.tables, context, cache).shrink();
         match what {
             Reclaim::All => context.caches.iter().for_each(shrink),
             Reclaim::Cache(cache) => shrink(cache),
             Reclaim::Idle(idle) => {
                 let is_due = |cache: &&Cache| {
-                    (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
+                    (idle.caches)(cache.id())
+                        && OneCache::of(&self.tables, context, cache).stats().has_spare()
                 };
                 return context.caches.iter().filter(is_due).map(shrink).count() as u32;
             }
@@ -117,27 +105,5 @@ where
         0
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
-    }
-
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).visit_free(slab, visit);
-    }
-
-    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        if let Some(tables) = self.tables.get() {
-            tables.visit_locks(context.caches, visit);
-        }
-    }
-
-    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
-    }
+    pass_on!();
 }

@@ -3,7 +3,7 @@
 use super::cache::SlubCache;
 use super::era::Era;
 use super::node::Node;
-use super::state::{SlabWord, TakenChain};
+use super::state::{Linked, SlabWord};
 use crate::slab::freelist::Freelist;
 use crate::slab::records::SlabChain;
 use quarry_mm::frame::Pfn;
@@ -14,11 +14,11 @@ use quarry_sys::percpu::{Lists, Object, SlotIndex};
 pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Takes the objects that were freed into a slab that a guard named, if the slab is still
     /// frozen and the cache's (`ALLOC_REFILL`).
-    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
+    fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked>;
 
     /// Takes all free objects of the caller's frozen slab. If it has none, unfreezes it: the slab
     /// is then full, on no list, and without an owner.
-    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain>;
+    fn deactivate(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<Linked>;
 
     /// Lets go of a frozen slab of the caller that did not become a CPU's slab.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64);
@@ -33,7 +33,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)>;
 
-    /// Gives the objects of `chain` (its head, its tail and their number) back to their slab.
+    /// Gives the objects of a chain, of which the tail is the last, back to their slab.
     ///
     /// # Safety
     /// These are allocated objects of this cache in the slab `slab`, and their user has given them
@@ -41,7 +41,7 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     unsafe fn free_chain(
         of: &SlubCache<'_, P, E>,
         slab: Pfn,
-        chain: (Object, Object, u32),
+        chain_and_tail: (Linked, Object),
         misses: &mut u64,
     );
 

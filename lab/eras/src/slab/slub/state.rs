@@ -31,12 +31,12 @@ impl SlabState {
 
     /// Returns whether some objects of `chain` cannot be in use: the slab has fewer objects in use
     /// than the chain, or the chain's first object is already the head of the free list.
-    pub(super) fn contradicts(self, chain: FreedChain) -> bool {
+    pub(super) fn contradicts(self, chain: Linked) -> bool {
         self.inuse < chain.count || self.head == Some(chain.first)
     }
 
     /// The state with `chain` in front of the free list.
-    pub(super) fn with_freed(self, chain: FreedChain) -> Self {
+    pub(super) fn with_freed(self, chain: Linked) -> Self {
         Self { head: Some(chain.first), inuse: self.inuse - chain.count, ..self }
     }
 
@@ -48,21 +48,14 @@ impl SlabState {
         Self { frozen, ..self }
     }
 
-    pub(super) fn chain(self) -> Option<TakenChain> {
-        self.head.map(|first| TakenChain { first, count: self.free() })
+    pub(super) fn chain(self) -> Option<Linked> {
+        self.head.map(|first| Linked { first, count: self.free() })
     }
 }
 
-/// Objects of one slab that are freed together, linked to each other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FreedChain {
-    pub(super) first: u32,
-    pub(super) count: u32,
-}
-
-/// A slab's whole free list, taken from it.
+/// Linked objects of one slab, which are freed together or were the slab's whole free list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TakenChain {
+pub struct Linked {
     pub(super) first: u32,
     pub(super) count: u32,
 }

@@ -1,10 +1,11 @@
 //! The counts of a cache, summed over nodes and slots.
 
 use super::cache::SlubCache;
-use super::cell::{LIST, POPS, PUSHES};
 use super::era::Era;
 use super::node::PartialList;
 use super::state::SlabWord;
+use crate::slab::one_cache::{LIST, POPS, PUSHES};
+use core::iter::successors;
 use quarry_mm::frame::{Links, Pfn};
 use quarry_mm::slab::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};
@@ -72,18 +73,13 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let links = self.links();
         let scanned = nr.min(MAX_SCANNED);
         let mut seen = FreeCount::default();
-        let mut next = list.first();
-        for _ in 0..scanned - scanned / 2 {
-            let Some(slab) = next else { break };
-            self.count_slab_free(slab, &mut seen);
-            next = links.next(slab).get();
-        }
-        let mut next = list.last();
-        for _ in 0..scanned / 2 {
-            let Some(slab) = next else { break };
-            self.count_slab_free(slab, &mut seen);
-            next = links.previous(slab).get();
-        }
+        let front = successors(list.first(), |slab| links.next(*slab).get());
+        let back = successors(list.last(), |slab| links.previous(*slab).get());
+        let scanned_back = scanned as usize / 2;
+        front
+            .take(scanned as usize - scanned_back)
+            .chain(back.take(scanned_back))
+            .for_each(|slab| self.count_slab_free(slab, &mut seen));
         let scale = |count: u64| count * u64::from(nr) / u64::from(scanned.max(1));
         free.objects += scale(seen.objects);
         free.empty_slabs += scale(seen.empty_slabs);
@@ -100,10 +96,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             return;
         }
         let _held = self.tables.slot_lock(slot).lock();
-        let mut next = cpu.first();
-        while let Some(slab) = next {
-            visit(slab);
-            next = self.links().next(slab).get();
-        }
+        successors(cpu.first(), |slab| self.links().next(*slab).get()).for_each(visit);
     }
 }

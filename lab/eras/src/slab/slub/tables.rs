@@ -6,16 +6,14 @@
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; the entries of one slot lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
-//!
-//! The first cache of a stack creates these arrays, so a stack with another policy pays nothing.
 
-use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;
+use super::era::Era;
 use super::lock_word::Holder;
 use super::node::Node;
 use super::state::SlabWord;
 use crate::slab::records::Records;
-use quarry_mm::frame::{FreshZero, MetadataKind, NodeId, OsArray};
+use quarry_mm::frame::{FreshZero, NodeId, OsArray};
 use quarry_mm::slab::{CacheId, CacheTable, MAX_CACHES, SlabContext};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::{AnyLock, Visit};
@@ -31,12 +29,6 @@ struct Slot {
     /// True once any cache has used this slot. Walks skip unused slots: reading their entries would
     /// fault in pages, and a large machine has many such slots.
     used: AtomicBool,
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
-    }
 }
 
 // SAFETY: a free lock with counters of 0 is all zero bytes.
@@ -58,15 +50,15 @@ impl AnyLock for SlabLocks {
     fn adopt_in_child(&self) {}
 }
 
-pub(super) struct Tables<W> {
-    pub(super) words: Records<W>,
+pub struct Tables<E: Era> {
+    pub(super) words: Records<E::Word>,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
     nodes_each: usize,
 }
 
-impl<W: SlabWord> Tables<W> {
+impl<E: Era> Tables<E> {
     pub(super) fn reserve<P: Lists>(context: &SlabContext<'_, P>) -> OsResult<Self> {
         let (os, frames) = (context.zones.arena().os(), context.zones.arena().frames() as usize);
         let slots = context.percpu.area().slots() as usize;
@@ -88,21 +80,8 @@ impl<W: SlabWord> Tables<W> {
         (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
     }
 
-    /// Starts a cache; zeroes the counts of an earlier cache of the same number.
-    pub(super) fn take_up<P: Lists>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
-        let earlier = self.nodes(cache).filter(|node| node.take_up()).count();
-        if earlier == 0 {
-            let (of_nodes, of_slots) = (size_of::<Node>(), size_of::<CpuSlab>());
-            let bytes = self.nodes_each * of_nodes + self.slots.len() * of_slots;
-            context.metadata.count(MetadataKind::CpuSlabs, bytes);
-            return;
-        }
-        for slot in self.used_slots() {
-            self.cpu(cache, slot).restart();
-            for word in [POPS, PUSHES] {
-                context.percpu.area().word(slot, cache.array(), word).store(0, Ordering::Relaxed);
-            }
-        }
+    pub(super) fn bytes_per_cache(&self) -> usize {
+        self.nodes_each * size_of::<Node>() + self.slots.len() * size_of::<CpuSlab>()
     }
 
     pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuSlab {
@@ -118,7 +97,7 @@ impl<W: SlabWord> Tables<W> {
         for cache in caches.iter() {
             self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
-        if W::HAS_LOCK {
+        if E::Word::HAS_LOCK {
             visit("slub->slab_lock", &SlabLocks(self.slab_locks(caches)));
         }
         for slot in self.used_slots() {

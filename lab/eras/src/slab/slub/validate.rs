@@ -1,14 +1,14 @@
 //! Checks of the equations in `page_word`, `node`, `cpu` and the module. Slow; for tests.
 
 use super::cache::SlubCache;
-use super::cell::LIST;
 use super::era::Era;
 use super::node::PartialList;
 use super::state::SlabWord;
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::one_cache::LIST;
 use quarry_mm::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::percpu::{Lists, Object};
+use quarry_sys::percpu::Lists;
 use quarry_sys::primitive::Ordering;
 
 #[derive(Default)]
@@ -87,7 +87,10 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let mut seen = 0;
         let mut next = state.head.map(|number| self.object(slab, number));
         while let Some(object) = next {
-            check.that(self.is_object_of(slab, object), "a slab's free list stays in the slab")?;
+            check.that(
+                self.number_in(slab, object).is_some(),
+                "a slab's free list stays in the slab",
+            )?;
             seen += 1;
             check.that(seen <= state.free(), "inuse + length of the free list <= objects")?;
             // SAFETY: on the slab's free list, so linked, and no other thread uses the cache.
@@ -105,12 +108,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     fn is_own(&self, slab: Pfn) -> bool {
         let kind = self.context.zones.frames().kind(slab);
         kind == self.cache.id().kind() && self.word(slab).agrees(self.tag())
-    }
-
-    fn is_object_of(&self, slab: Pfn, object: Object) -> bool {
-        let address = self.context.zones.arena().address(slab).as_ptr() as usize;
-        let offset = (object.as_ptr() as usize).wrapping_sub(address);
-        offset < self.cache.order().bytes() && self.cache.object_number(offset).is_some()
     }
 
     fn walk_node(&self, list: &PartialList) -> Result<u64, Broken> {
@@ -132,7 +129,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let (mut walked, check) = (0, Check::of("slub CPU"));
         for object in self.walk(list) {
             let slab = self.slab_of(object);
-            let is_own = self.is_own(slab) && self.is_object_of(slab, object);
+            let is_own = self.is_own(slab) && self.number_in(slab, object).is_some();
             check.that(is_own, "a CPU's list holds objects of the cache")?;
             walked += 1;
             check.that(walked <= count, "length of a CPU's list <= its count")?;

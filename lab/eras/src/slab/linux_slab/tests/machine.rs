@@ -156,15 +156,14 @@ impl Machine {
         look: impl FnOnce(&Lists) -> R,
     ) -> R {
         let context = self.context();
-        let tables = self.policy.tables();
-        let own = SlabCache { context: &context, cache, tables };
+        let own = SlabCache::of(&self.policy.tables, &context, cache);
         let lists = own.node(NodeId(node)).lists.lock();
         look(&lists)
     }
 
     /// Objects that are free in the slabs of a node.
     pub(super) fn free_objects(&self, node: u8, cache: &Cache) -> u64 {
-        self.with_lists(node, cache, Lists::free_objects)
+        self.with_lists(node, cache, |lists| lists.free_objects)
     }
 
     pub(super) fn validate(&self) {

@@ -36,7 +36,7 @@ impl Gathers for OsArray<AlienArray> {
     fn free(&self, object: Object) -> Vec<Object> {
         match self.at(0).free(object, ALIEN_LIMIT) {
             Freed::Stored(leaving) => {
-                let leaving = leaving.with_slice(<[Object]>::to_vec);
+                let leaving = leaving.objects().to_vec();
                 assert!(leaving.is_empty() || leaving.len() == ALIEN_LIMIT, "a part of them left");
                 leaving
             }
@@ -45,11 +45,11 @@ impl Gathers for OsArray<AlienArray> {
     }
 
     fn take(&self) -> Vec<Object> {
-        self.at(0).take().with_slice(<[Object]>::to_vec)
+        self.at(0).take().objects().to_vec()
     }
 
     fn try_take(&self) -> Vec<Object> {
-        self.at(0).try_take().with_slice(<[Object]>::to_vec)
+        self.at(0).try_take().objects().to_vec()
     }
 }
 

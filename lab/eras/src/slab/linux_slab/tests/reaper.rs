@@ -2,7 +2,6 @@
 
 use super::machine::{Machine, on_cpu};
 use super::{now_ns, set_now};
-use crate::slab::linux_slab::node::Lists;
 use quarry_mm::slab::{Cache, Reclaim, SlabPolicy};
 use std::vec::Vec;
 
@@ -121,7 +120,7 @@ fn free_slabs_that_were_not_needed_go() {
     machine.tick(0, 0);
     let objects = machine.alloc_all(1, cache, 1000);
     machine.free_all(1, cache, &objects);
-    let free_slabs = || machine.with_lists(0, cache, Lists::free_slabs);
+    let free_slabs = || machine.with_lists(0, cache, |lists| lists.free_slabs);
     let kept = free_slabs();
     assert!((5..=6).contains(&kept), "{kept} slabs");
     // The allocations marked the free slabs as used; from then on no CPU needs them.

@@ -1,7 +1,8 @@
 //! The policy on a fake system, without a stack around it.
 
 use crate::pages::Chosen;
-use crate::slab::slqb::cache::{LIST, SlqbCache};
+use crate::slab::one_cache::LIST;
+use crate::slab::slqb::cache::SlqbCache;
 use crate::slab::slqb::list::CacheList;
 use crate::slab::slqb::policy::Slqb;
 use quarry_mm::frame::Metadata;
@@ -103,12 +104,12 @@ impl<P: Lists> Bed<P> {
     /// Calls `look` with the cache as the policy's own files see it.
     pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, P>) -> R) -> R {
         let context = self.context();
-        look(&self.policy.of(&context, self.cache()))
+        look(&SlqbCache::of(&self.policy.tables, &context, self.cache()))
     }
 
     /// A CPU's part of the cache.
     pub(super) fn list(&self, cpu: u32) -> &CacheList {
-        let tables = self.policy.tables().expect("created");
+        let tables = self.policy.tables.get().expect("created");
         tables.list(self.id, tables.of_slot(SlotIndex(cpu)))
     }
 
@@ -138,7 +139,7 @@ impl<P: Lists> Bed<P> {
 
     /// Times that the lock of a CPU's slabs was taken.
     pub(super) fn page_locks(&self, cpu: u32) -> u64 {
-        self.list(cpu).partial().stats().acquisitions
+        self.list(cpu).partial.stats().acquisitions
     }
 
     pub(super) fn shrink(&self) {

@@ -1,8 +1,7 @@
 //! SLUB of Linux 3.1, with document 002's slow paths without a lock.
 
-use super::{Era, V3_0};
+use super::Era;
 use crate::slab::slub::page_word::PageWord;
-use quarry_mm::frame::Order;
 
 /// Linux 3.1: a slab's packed word changes by compare-and-swap, and a node keeps some of the slabs
 /// that a free empties.
@@ -11,15 +10,6 @@ pub enum V3_1 {}
 impl Era for V3_1 {
     const NAME: &'static str = "slub-3.1";
     type Word = PageWord;
-    const LARGEST_KMALLOC: usize = V3_0::LARGEST_KMALLOC;
-
-    fn slab_order(stride: usize, cpus: u32) -> Order {
-        V3_0::slab_order(stride, cpus)
-    }
-
-    fn min_partial(stride: usize) -> u32 {
-        V3_0::min_partial(stride)
-    }
 
     /// A node keeps one slab more than `min_partial`: an empty slab goes back only if `nr_partial >
     /// min_partial` (mm/slub.c, Linux 3.1 to 3.16).

@@ -4,7 +4,7 @@
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::lock_word::LockWord;
-use crate::slab::slub::state::{FreedChain, SlabWord};
+use crate::slab::slub::state::{Linked, SlabWord};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 use shuttle::sync::Arc;
@@ -52,7 +52,7 @@ impl Slab {
         let mut held = self.word.lock();
         let old = held.state(OBJECTS);
         assert_eq!(self.free.swap(old.free() + 1, SeqCst), old.free(), "one holder of the bit");
-        let new = old.with_freed(FreedChain { first: number, count: 1 });
+        let new = old.with_freed(Linked { first: number, count: 1 });
         held.set(new);
         if new.frozen {
             return;

@@ -4,7 +4,7 @@
 
 use super::explore::{check, expect_failure, join};
 use crate::slab::slub::page_word::{PageWord, Put};
-use crate::slab::slub::state::{FreedChain, SlabWord, TakenChain};
+use crate::slab::slub::state::{Linked, SlabWord};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 use shuttle::sync::Arc;
@@ -71,7 +71,7 @@ impl Slab {
     /// Puts object `number` of thread `me` back, as `free_chain` does.
     fn free(&self, me: u32, number: u32) {
         assert_eq!(self.held[number as usize].swap(FREE, SeqCst), me, "objects have one holder");
-        let chain = FreedChain { first: number, count: 1 };
+        let chain = Linked { first: number, count: 1 };
         let link = |next: Option<u32>| {
             self.links[number as usize].store(next.map_or(0, |next| next + 1), SeqCst);
         };
@@ -113,9 +113,9 @@ impl Slab {
         let mut misses = 0;
         self.disown();
         let early = self.broken == Broken::UnfreezesWithoutLock;
-        let early = early.then(|| self.word.unfreeze(&mut misses));
+        let early = early.then(|| self.word.set_frozen(false, &mut misses));
         let mut listed = self.listed.lock();
-        let state = early.unwrap_or_else(|| self.word.unfreeze(&mut misses));
+        let state = early.unwrap_or_else(|| self.word.set_frozen(false, &mut misses));
         assert!(!*listed, "a frozen slab is on no list");
         if state.inuse == 0 {
             drop(listed);
@@ -126,7 +126,7 @@ impl Slab {
     }
 
     /// The objects of a taken chain; each now belongs to `OWNER`.
-    fn taken(&self, chain: Option<TakenChain>) -> Vec<u32> {
+    fn taken(&self, chain: Option<Linked>) -> Vec<u32> {
         let Some(chain) = chain else { return Vec::new() };
         let mut numbers = vec![chain.first];
         while let Some(next) =

@@ -1,0 +1,60 @@
+//! Parts of the policies whose CPUs have arrays.
+
+use core::mem::MaybeUninit;
+use quarry_mm::slab::{Cache, CacheId, Idle, SlabContext, written};
+use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, SlotIndex};
+
+/// Gives the objects of the arrays that `idle` selects to `take`, by one membarrier for all of
+/// them. Returns whether there were any.
+pub(super) fn drain<P: Arrays>(
+    context: &SlabContext<'_, P>,
+    idle: Idle<'_>,
+    take: impl Fn(&Cache, &[Object]),
+) -> bool {
+    let mut any = false;
+    let which = |slot: SlotIndex, array: ArrayId| {
+        (idle.slots)(slot) || (idle.caches)(CacheId::new(array.index()))
+    };
+    context.percpu.drain_where(&which, &mut |array, objects| {
+        any = true;
+        take(context.caches.get(CacheId::new(array.index())).expect("it has objects"), objects);
+    });
+    any
+}
+
+/// Takes the top objects out of the running CPU's array and puts them back. Returns whether
+/// `object` is among them. If the array refuses them, `take` gets them.
+pub(super) fn is_on_top<P: Arrays>(
+    percpu: &P,
+    array: ArrayId,
+    object: Object,
+    take: impl Fn(&[Object]),
+) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
+    (1..=LOOKED_AT).rev().any(|count| {
+        let taken = &mut buffer[..count];
+        if !percpu.pop_batch(array, taken) {
+            return false;
+        }
+        // SAFETY: pop_batch wrote all elements.
+        let taken = unsafe { written(taken, count) };
+        let is_here = taken.contains(&object);
+        if !percpu.push_batch(array, taken) {
+            take(taken);
+        }
+        is_here
+    })
+}
+
+/// The pops and the pushes among the `operations` of arrays that hold `level` objects. Batches have
+/// brought and taken other objects.
+pub(super) fn pops_and_pushes(
+    operations: u64,
+    level: u64,
+    (batched_in, batched_out): (u64, u64),
+) -> (u64, u64) {
+    // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
+    let pushes_more = (level + batched_out).wrapping_sub(batched_in) as i64;
+    let pops = (operations as i64 - pushes_more).max(0) as u64 / 2;
+    (pops, operations.saturating_sub(pops))
+}
