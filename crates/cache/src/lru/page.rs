@@ -6,7 +6,7 @@
 
 use super::state::{State, StateWord};
 use Ordering::{Acquire, Relaxed, Release};
-use quarry_mm::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
+use quarry_mm::frame::{GrowingArray, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -219,22 +219,12 @@ impl Links for DescriptorTable {
     type Member = PageNo;
 
     #[inline]
-    fn next(&self, member: PageNo) -> Link<PageNo> {
-        Link::from_word(self.at(member).next.load(Relaxed))
+    fn next_word(&self, member: PageNo) -> &AtomicU32 {
+        &self.at(member).next
     }
 
     #[inline]
-    fn set_next(&self, member: PageNo, next: Link<PageNo>) {
-        self.at(member).next.store(next.word(), Relaxed);
-    }
-
-    #[inline]
-    fn previous(&self, member: PageNo) -> Link<PageNo> {
-        Link::from_word(self.at(member).previous.load(Relaxed))
-    }
-
-    #[inline]
-    fn set_previous(&self, member: PageNo, previous: Link<PageNo>) {
-        self.at(member).previous.store(previous.word(), Relaxed);
+    fn previous_word(&self, member: PageNo) -> &AtomicU32 {
+        &self.at(member).previous
     }
 }

@@ -11,6 +11,7 @@ use super::array::FreshZero;
 use super::pfn::{PageblockIndex, Pfn};
 use core::marker::PhantomData;
 use quarry_sys::broken::{Broken, Check};
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// A member of a list, named by a number below `u32::MAX`.
 pub trait Member: Copy + Eq {
@@ -82,31 +83,46 @@ impl<M: Member> Link<M> {
 pub trait Links {
     /// The members that are linked.
     type Member: Member;
+    /// The word that links to the member after `member`.
+    fn next_word(&self, member: Self::Member) -> &AtomicU32;
+    /// The word that links to the member before `member`.
+    fn previous_word(&self, member: Self::Member) -> &AtomicU32;
+
+    /// Both words of `member`.
+    #[inline]
+    fn words(&self, member: Self::Member) -> (&AtomicU32, &AtomicU32) {
+        (self.next_word(member), self.previous_word(member))
+    }
+
     /// The member after `member`.
-    fn next(&self, member: Self::Member) -> Link<Self::Member>;
+    #[inline]
+    fn next(&self, member: Self::Member) -> Link<Self::Member> {
+        Link::from_word(self.next_word(member).load(Relaxed))
+    }
+
     /// Sets the member after `member`.
-    fn set_next(&self, member: Self::Member, next: Link<Self::Member>);
+    #[inline]
+    fn set_next(&self, member: Self::Member, next: Link<Self::Member>) {
+        self.next_word(member).store(next.word(), Relaxed);
+    }
+
     /// The member before `member`.
-    fn previous(&self, member: Self::Member) -> Link<Self::Member>;
+    #[inline]
+    fn previous(&self, member: Self::Member) -> Link<Self::Member> {
+        Link::from_word(self.previous_word(member).load(Relaxed))
+    }
+
     /// Sets the member before `member`.
-    fn set_previous(&self, member: Self::Member, previous: Link<Self::Member>);
+    #[inline]
+    fn set_previous(&self, member: Self::Member, previous: Link<Self::Member>) {
+        self.previous_word(member).store(previous.word(), Relaxed);
+    }
 
     /// The members after and before `member`.
     #[inline]
     fn both(&self, member: Self::Member) -> (Link<Self::Member>, Link<Self::Member>) {
-        (self.next(member), self.previous(member))
-    }
-
-    /// Sets the members after and before `member`.
-    #[inline]
-    fn set_both(
-        &self,
-        member: Self::Member,
-        next: Link<Self::Member>,
-        previous: Link<Self::Member>,
-    ) {
-        self.set_next(member, next);
-        self.set_previous(member, previous);
+        let (next, previous) = self.words(member);
+        (Link::from_word(next.load(Relaxed)), Link::from_word(previous.load(Relaxed)))
     }
 }
 
@@ -194,7 +210,9 @@ impl<M: Member> List<M> {
     #[inline]
     pub fn push_back(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
-        links.set_both(member, Link::NONE, self.back);
+        let (next, previous) = links.words(member);
+        next.store(0, Relaxed);
+        previous.store(self.back.word(), Relaxed);
         match self.back.get() {
             Some(last) => links.set_next(last, this),
             None => self.head = this,
@@ -241,7 +259,9 @@ impl<M: Member, B: Back<M>> List<M, B> {
     #[inline]
     pub fn push_front(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
-        links.set_both(member, self.head, Link::NONE);
+        let (next, previous) = links.words(member);
+        next.store(self.head.word(), Relaxed);
+        previous.store(0, Relaxed);
         match self.head.get() {
             Some(head) => links.set_previous(head, this),
             None => self.back.set(this),

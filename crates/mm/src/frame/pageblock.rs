@@ -85,18 +85,6 @@ fresh_zero! {
     }
 }
 
-impl LinkWords {
-    #[inline]
-    fn next(&self) -> Link<PageblockIndex> {
-        Link::from_word(self.next.load(Relaxed))
-    }
-
-    #[inline]
-    fn previous(&self) -> Link<PageblockIndex> {
-        Link::from_word(self.previous.load(Relaxed))
-    }
-}
-
 /// The way in which the kernel brings in fresh memory of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -403,7 +391,7 @@ impl Pageblock {
     #[inline]
     #[must_use]
     pub(crate) fn next_extent(&self) -> Link<PageblockIndex> {
-        self.links[OF_EXTENTS].next()
+        Link::from_word(self.links[OF_EXTENTS].next.load(Relaxed))
     }
 
     #[inline]
@@ -481,40 +469,18 @@ impl<const KIND: usize> Links for PageblockLinks<'_, KIND> {
     type Member = PageblockIndex;
 
     #[inline]
-    fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        self.0.at(member).links[KIND].next()
+    fn next_word(&self, member: PageblockIndex) -> &AtomicU32 {
+        self.words(member).0
     }
 
     #[inline]
-    fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
-        self.0.at(member).links[KIND].next.store(next.word(), Relaxed);
+    fn previous_word(&self, member: PageblockIndex) -> &AtomicU32 {
+        self.words(member).1
     }
 
     #[inline]
-    fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        self.0.at(member).links[KIND].previous()
-    }
-
-    #[inline]
-    fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
-        self.0.at(member).links[KIND].previous.store(previous.word(), Relaxed);
-    }
-
-    #[inline]
-    fn both(&self, member: PageblockIndex) -> (Link<PageblockIndex>, Link<PageblockIndex>) {
-        let links = &self.0.at(member).links[KIND];
-        (links.next(), links.previous())
-    }
-
-    #[inline]
-    fn set_both(
-        &self,
-        member: PageblockIndex,
-        next: Link<PageblockIndex>,
-        previous: Link<PageblockIndex>,
-    ) {
-        let links = &self.0.at(member).links[KIND];
-        links.next.store(next.word(), Relaxed);
-        links.previous.store(previous.word(), Relaxed);
+    fn words(&self, member: PageblockIndex) -> (&AtomicU32, &AtomicU32) {
+        let LinkWords { next, previous } = &self.0.at(member).links[KIND];
+        (next, previous)
     }
 }

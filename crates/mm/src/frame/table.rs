@@ -12,7 +12,7 @@
 //! address before that frame's end; the entries of unmapped and foreign frames have no owner.
 
 use super::growing::{DOWN, GrowingArray};
-use super::list::{Link, Links};
+use super::list::Links;
 use super::order::Order;
 use super::pfn::Pfn;
 use core::ptr::{self, NonNull};
@@ -284,22 +284,12 @@ impl Links for FrameTable {
     type Member = Pfn;
 
     #[inline]
-    fn next(&self, member: Pfn) -> Link<Pfn> {
-        Link::from_word(self.link(member))
+    fn next_word(&self, member: Pfn) -> &AtomicU32 {
+        self.link.at(member.index())
     }
 
     #[inline]
-    fn set_next(&self, member: Pfn, next: Link<Pfn>) {
-        self.set_link(member, next.word());
-    }
-
-    #[inline]
-    fn previous(&self, member: Pfn) -> Link<Pfn> {
-        Link::from_word(self.link(member.plus(1)))
-    }
-
-    #[inline]
-    fn set_previous(&self, member: Pfn, previous: Link<Pfn>) {
-        self.set_link(member.plus(1), previous.word());
+    fn previous_word(&self, member: Pfn) -> &AtomicU32 {
+        self.link.at(member.plus(1).index())
     }
 }

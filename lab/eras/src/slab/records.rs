@@ -17,7 +17,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicU32, Ordering};
+use quarry_sys::primitive::AtomicU32;
 
 /// Frames whose entries become accessible together: 64 MiB of memory.
 const SECTION_FRAMES: usize = 16 * 1024;
@@ -117,20 +117,12 @@ impl SlabLinks<'_> {
 impl Links for SlabLinks<'_> {
     type Member = Pfn;
 
-    fn next(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.frames.link(slab))
+    fn next_word(&self, slab: Pfn) -> &AtomicU32 {
+        self.frames.next_word(slab)
     }
 
-    fn set_next(&self, slab: Pfn, next: Link<Pfn>) {
-        self.frames.set_link(slab, next.word());
-    }
-
-    fn previous(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.second(slab).load(Ordering::Relaxed))
-    }
-
-    fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
-        self.second(slab).store(previous.word(), Ordering::Relaxed);
+    fn previous_word(&self, slab: Pfn) -> &AtomicU32 {
+        self.second(slab)
     }
 }
 

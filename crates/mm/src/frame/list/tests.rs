@@ -2,30 +2,23 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 const MEMBERS: u32 = 12;
 
 /// Links in two plain arrays.
 struct Words {
-    next: Vec<Cell<u32>>,
-    previous: Vec<Cell<u32>>,
+    next: Vec<AtomicU32>,
+    previous: Vec<AtomicU32>,
 }
 
 impl Links for Words {
     type Member = Pfn;
-    fn next(&self, member: Pfn) -> Link<Pfn> {
-        Link::from_word(self.next[member.index()].get())
+    fn next_word(&self, member: Pfn) -> &AtomicU32 {
+        &self.next[member.index()]
     }
-    fn set_next(&self, member: Pfn, next: Link<Pfn>) {
-        self.next[member.index()].set(next.word());
-    }
-    fn previous(&self, member: Pfn) -> Link<Pfn> {
-        Link::from_word(self.previous[member.index()].get())
-    }
-    fn set_previous(&self, member: Pfn, previous: Link<Pfn>) {
-        self.previous[member.index()].set(previous.word());
+    fn previous_word(&self, member: Pfn) -> &AtomicU32 {
+        &self.previous[member.index()]
     }
 }
 
@@ -143,7 +136,7 @@ impl Both {
 proptest! {
     #[test]
     fn lists_do_what_double_ended_queues_do(ops in prop::collection::vec(op(), 1..200)) {
-        let words = || (0..MEMBERS).map(|_| Cell::new(0)).collect();
+        let words = || (0..MEMBERS).map(|_| AtomicU32::new(0)).collect();
         let mut both = Both {
             links: Words { next: words(), previous: words() },
             lists: Default::default(),
@@ -160,7 +153,7 @@ proptest! {
 
 #[test]
 fn a_link_that_leads_elsewhere_is_found() {
-    let words = || (0..MEMBERS).map(|_| Cell::new(0)).collect();
+    let words = || (0..MEMBERS).map(|_| AtomicU32::new(0)).collect();
     let links = Words { next: words(), previous: words() };
     let mut list = List::new();
     (0..3).for_each(|at| list.push_back(&links, Pfn(at)));
