@@ -1,11 +1,9 @@
 //! Copies of a program on a heap.
 
-use super::cell::{Answer, Cell as Question};
-use super::program::{Op, Program, Step};
+use super::{Answer, Cell as Question, Op, Program, Step};
 use crate::outcome::Outcome;
-use crate::shared::Barrier;
 use crate::simulation::{Placement, Simulation};
-use crate::task;
+use crate::task::{self, Barrier};
 use anyhow::{Context, Result, bail};
 use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
