@@ -222,7 +222,6 @@ mod tests {
         Trace {
             command: "prog".into(),
             process: 1,
-            start_ns: 0,
             lost: 0,
             threads: threads.collect(),
             event_bytes: 0,
