@@ -3,8 +3,7 @@
 use crate::json;
 use crate::label::Label;
 use crate::snapshot::{
-    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
-    sum,
+    Budget, Cache, CpuLists, Event, Identity, Lock, PageLists, Snapshot, Zone, sum,
 };
 use quarry_record as record;
 use quarry_record::flags;
@@ -26,7 +25,6 @@ impl Snapshot {
                 version: label(&about.quarry),
                 slab_policy: label(&about.slab),
                 page_policy: label(&about.pages),
-                lru_policy: label(&about.lru),
                 backend: label(&about.backend),
                 cpus: about.cpus,
             },
@@ -35,10 +33,12 @@ impl Snapshot {
             is_last: about.flags & flags::IS_LAST != 0,
             caches: of.caches().map(|row| cache(&row)).collect(),
             zones: of.zones().map(|row| zone(&row)).collect(),
-            memory: memory(&of.memory()),
-            budget: budget(&of.budget(), about.flags & flags::HAS_LIMIT != 0),
+            memory: of.memory(),
+            budget: Budget {
+                limit: (about.flags & flags::HAS_LIMIT != 0).then_some(of.budget().limit),
+                used: of.budget().used,
+            },
             page_lists: PageLists {
-                frames: of.memory().page_lists / FRAME_BYTES,
                 allocs: sum([event("pcp_allocs"), event("pcp_bypassed_allocs")]),
                 frees: sum([event("pcp_frees"), event("pcp_bypassed_frees")]),
                 allocs_at_zone: sum([event("pcp_refills"), event("pcp_bypassed_allocs")]),
@@ -84,39 +84,6 @@ fn zone(row: &record::ZoneRow) -> Zone {
         dirty: row.dirty.into(),
         marks: [row.min, row.low, row.high].map(u64::from),
         boost: row.boost.into(),
-    }
-}
-
-fn memory(of: &record::Memory) -> Memory {
-    Memory {
-        objects: of.objects,
-        parked: of.parked,
-        free_in_slabs: of.free_in_slabs,
-        empty_slabs: of.empty_slabs,
-        around_objects: of.around_objects,
-        blocks: of.blocks,
-        page_cache: of.page_cache,
-        page_lists: of.page_lists,
-        free_dirty: of.free_dirty,
-        free_returned: sum([of.free_zero, of.withheld]),
-        mappings: of.mappings,
-        mappings_kept: of.mappings_cached,
-        descriptors: sum([
-            of.metadata_sheaves,
-            of.metadata_slab_headers,
-            of.metadata_cpu_slabs,
-            of.metadata_cached_pages,
-            of.metadata_other,
-        ]),
-    }
-}
-
-fn budget(of: &record::Budget, has_limit: bool) -> Budget {
-    Budget {
-        limit: has_limit.then_some(of.limit),
-        marks: [of.min, of.low, of.high],
-        used: of.used,
-        available: of.available,
     }
 }
 

@@ -26,14 +26,14 @@ pub mod vmstat;
 mod watch;
 pub mod zoneinfo;
 
-pub use activity::Activity;
 pub use choice::{Choice, Found};
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::{Process, parse_pid};
+pub use quarry_record::Memory;
 pub use size::{bytes, change, count};
 pub use snapshot::{
-    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, PageLists, Snapshot, Zone,
     percentage,
 };
 pub use tree::{Tree, read_tree};

@@ -120,8 +120,8 @@ fn information(writer: &mut Writer<'_>) {
 
 fn memory(writer: &mut Writer<'_>) {
     let state = ("quarry_memory_bytes", "Memory of the heap by what it is used for.", Kind::Gauge);
-    writer.write(state, |it| {
-        let it = &it.memory;
+    writer.write(state, |snapshot| {
+        let it = &snapshot.memory;
         let states = [
             ("objects", it.objects),
             ("parked", it.parked),
@@ -132,10 +132,10 @@ fn memory(writer: &mut Writer<'_>) {
             ("page_cache", it.page_cache),
             ("page_lists", it.page_lists),
             ("free_dirty", it.free_dirty),
-            ("free_returned", it.free_returned),
+            ("free_returned", snapshot.free_returned()),
             ("mappings", it.mappings),
-            ("mappings_kept", it.mappings_kept),
-            ("descriptors", it.descriptors),
+            ("mappings_kept", it.mappings_cached),
+            ("descriptors", snapshot.descriptors()),
         ];
         states.map(|(state, bytes)| (format!("state=\"{state}\""), bytes))
     });

@@ -81,7 +81,7 @@ pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let mut rows: Vec<Row> = snapshot.caches.iter().map(Row::of_cache).collect();
     let blocks = [memory.blocks, memory.page_lists, memory.free_dirty];
     rows.push(larger("(blocks)", blocks, "block_allocs", "block_frees"));
-    let mappings = [memory.mappings, memory.mappings_kept, 0];
+    let mappings = [memory.mappings, memory.mappings_cached, 0];
     rows.push(larger("(mappings)", mappings, "mapping_allocs", "mapping_frees"));
     if memory.page_cache > 0 {
         let pages = [memory.page_cache, 0, 0];

@@ -89,9 +89,9 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
         format!("{used} of {} ({share} %), headroom {headroom}", bytes(limit))
     });
     let (allocs, frees) = rows::fast_of_all(snapshot);
-    let [live, parked] = [memory.live(), memory.parked.saturating_add(memory.mappings_kept)];
+    let [live, parked] = [snapshot.live(), memory.parked.saturating_add(memory.mappings_cached)];
     let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
-    let [descriptors, returned] = [memory.descriptors, memory.free_returned].map(bytes);
+    let [descriptors, returned] = [snapshot.descriptors(), snapshot.free_returned()].map(bytes);
     let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
     let parts = [
         ("quarry top  ", snapshot.heading()),
@@ -222,7 +222,7 @@ mod tests {
             resident: Some(4 << 20),
             caches: vec![cache("kmalloc-64", 64, 12_000), cache("kmalloc-8", 8, 3)],
             memory: Memory { objects: 768_024, blocks: 1 << 20, ..Memory::default() },
-            budget: Budget { limit: Some(1 << 30), used: 1 << 29, ..Budget::default() },
+            budget: Budget { limit: Some(1 << 30), used: 1 << 29 },
             ..Snapshot::default()
         };
         View::new(vec![snapshot], Column::Live, Duration::from_secs(1))

@@ -2,7 +2,7 @@
 
 use quarry_harness::results::{Measurement, Run, Sample};
 use quarry_harness::table::counted;
-use quarry_live::activity::{self, Activity};
+use quarry_live::{Cache, activity};
 use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
 
@@ -71,15 +71,16 @@ pub(super) fn text(run: &Run) -> String {
 }
 
 fn table(title: &str, caches: &[CacheCounts]) -> String {
-    let lines = caches.iter().map(|cache| Activity {
-        name: &cache.name,
-        objects: cache.objects,
+    let lines = caches.iter().map(|cache| Cache {
+        name: cache.name.as_str().into(),
+        live: cache.objects,
         allocs: cache.allocs,
         frees: cache.frees,
         fast_allocs: cache.fast_allocs,
         fast_frees: cache.fast_frees,
+        ..Cache::default()
     });
-    format!("{title}:\n\n{}\n", activity::table("    ", lines))
+    format!("{title}:\n\n{}\n", activity::table("    ", &lines.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
