@@ -5,7 +5,7 @@
 
 use crate::watcher::leave_everything;
 use anyhow::{Context, Result};
-use quarry_profile::symbols::{Files, Line};
+use quarry_profile::{Files, Line};
 use rustix::process::getpid;
 use std::io::{self, Read, Write, pipe};
 use std::os::fd::AsFd;

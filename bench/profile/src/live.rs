@@ -69,9 +69,9 @@ fn read(file: &File) -> Result<Raw> {
 /// earlier profile, from its own start on.
 pub struct Taken {
     /// The profile, and the mappings of the process.
-    pub raw: Raw,
+    pub(crate) raw: Raw,
     /// The root folder of the profiled process's files, as this command sees it.
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 /// Takes a profile of a process, from the moment at which the process reacts until `is_over`
@@ -171,10 +171,7 @@ fn wait_for_start(
 }
 
 /// Reads a profile from a file.
-///
-/// # Errors
-/// If the file cannot be read or is not a profile.
-pub fn load(path: &std::path::Path) -> Result<Raw> {
+pub(crate) fn load(path: &std::path::Path) -> Result<Raw> {
     let mut bytes = Vec::new();
     let of = || path.display().to_string();
     File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).with_context(of)?;
