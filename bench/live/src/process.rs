@@ -112,7 +112,7 @@ impl Process {
     pub fn shared_record(&self) -> Result<Option<(File, usize)>, Problem> {
         let records = self.pages()?.into_iter().filter_map(|page| {
             let at = page.record_at(self.own_pid, self.began_ns)?;
-            Some((page.into_file(), at))
+            Some((page.file, at))
         });
         Ok({ records }.next())
     }
@@ -242,7 +242,7 @@ pub(crate) fn is_name_of_page(target: &Path) -> bool {
 fn open(link: &Path) -> Option<Page> {
     let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;
-    is_page(&file).then(|| Page::new(file, 0))
+    is_page(&file).then_some(Page { file, start: 0 })
 }
 
 pub(crate) fn is_page(file: &File) -> bool {
