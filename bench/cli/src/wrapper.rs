@@ -6,8 +6,6 @@
 use crate::program;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::iter::{Peekable, from_fn};
 use std::path::{Path, PathBuf};
 use std::str::Chars;
@@ -21,8 +19,11 @@ const KEYWORDS: [&str; 12] =
 /// The programs that a script for `shell` starts by `exec`, or with all its own arguments.
 pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let text =
-        if SHELLS.contains(&name) { start_of(script).unwrap_or_default() } else { "".into() };
+    if !SHELLS.contains(&name) {
+        return Vec::new();
+    }
+    let bytes = program::first_bytes(script, MOST_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let mut reader = Reader::new(script, &text);
     let mut found = Vec::new();
     while let Some(command) = reader.command() {
@@ -32,12 +33,6 @@ pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> 
         }
     }
     found
-}
-
-fn start_of(script: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(script)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A word of a script; `None` if it depends on unknown values.
