@@ -326,15 +326,9 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     fn look(&self) {
         let held = task::watch(|| self.stack.stats().memory);
         let parked = held.parked + held.page_lists;
-        let all = held.objects
-            + parked
-            + held.free_in_slabs
-            + held.empty_slabs
-            + held.around_objects
-            + held.blocks
-            + held.free_dirty
-            + held.mappings
-            + held.mappings_cached;
+        let slabs = held.objects + held.free_in_slabs + held.empty_slabs + held.around_objects;
+        let pages = held.blocks + held.free_dirty + held.mappings + held.mappings_cached;
+        let all = slabs + parked + pages;
         if all > self.peak.get().0 {
             self.peak.set((all, parked));
         }

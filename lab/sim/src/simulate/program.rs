@@ -100,12 +100,11 @@ impl Program {
         let mut moments: Vec<Moment<'_>> = part.flat_map(Moment::of).collect();
         moments.sort_by_key(|moment| moment.at_ns);
         let threads = vec![Vec::new(); trace.threads.len()];
-        let program = Self { threads, ..Self::default() };
         let mut builder = Builder {
             blocks: HashMap::new(),
             moving: vec![None; trace.threads.len()],
             last_ns: vec![None; trace.threads.len()],
-            program,
+            program: Self { threads, ..Self::default() },
             live: 0,
         };
         moments.iter().for_each(|moment| builder.add(moment));
