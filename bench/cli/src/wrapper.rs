@@ -78,7 +78,6 @@ fn assigned(word: &str) -> Option<(&str, &str)> {
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     variables: HashMap<String, String>,
-    script: String,
     folder: String,
 }
 
@@ -86,8 +85,9 @@ impl<'a> Reader<'a> {
     fn new(script: &Path, text: &'a str) -> Self {
         let real = script.canonicalize().unwrap_or_else(|_| script.to_owned());
         let folder = real.parent().unwrap_or(Path::new("/")).display().to_string();
-        let script = script.display().to_string();
-        Self { rest: text.chars().peekable(), variables: HashMap::new(), script, folder }
+        let known = [("0", script.display().to_string()), ("0%/*", folder.clone())];
+        let variables = known.map(|(name, value)| (name.to_owned(), value)).into();
+        Self { rest: text.chars().peekable(), variables, folder }
     }
 
     /// Reads the next command, and remembers its assignments; `None` at the end.
@@ -165,10 +165,7 @@ impl<'a> Reader<'a> {
             Some('{') => {
                 self.rest.next();
                 let name = self.until('}');
-                let value = match name.as_str() {
-                    "0%/*" => Some(self.folder.clone()),
-                    _ => self.value(&name),
-                };
+                let value = self.variables.get(&name).cloned();
                 // Old shells need `${1+"$@"}`.
                 (value, name.contains(['@', '*']) && !name.starts_with('0'))
             }
@@ -179,13 +176,9 @@ impl<'a> Reader<'a> {
             _ => {
                 let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
                 let name: String = from_fn(|| self.rest.next_if(is_part)).collect();
-                (self.value(&name), false)
+                (self.variables.get(&name).cloned(), false)
             }
         }
-    }
-
-    fn value(&self, name: &str) -> Word {
-        if name == "0" { Some(self.script.clone()) } else { self.variables.get(name).cloned() }
     }
 
     /// The output of a command, if the command prints the script's folder.

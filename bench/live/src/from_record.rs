@@ -1,6 +1,5 @@
 //! Converts a record into a [`Snapshot`].
 
-use crate::json;
 use crate::label::Label;
 use crate::snapshot::{
     Budget, Cache, CpuLists, Event, Identity, Lock, PageLists, Snapshot, Zone, sum,
@@ -18,7 +17,7 @@ impl Snapshot {
         let event = |name| of.event(name).unwrap_or_default();
         let age_ms = now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000);
         Self {
-            json: json::line(of, &name, age_ms),
+            json: json_line(of, &name, age_ms),
             process: Identity {
                 pid,
                 name,
@@ -105,5 +104,40 @@ fn lock(row: &record::LockRow) -> Lock {
         wait_ns: row.wait_ns,
         hold_samples: row.hold_samples,
         hold_ns: row.hold_ns,
+    }
+}
+
+/// The record as a line of JSON: first `age_ms`, `null` for an unknown age, then the members that a
+/// program prints under `QUARRY_STATS_FORMAT=json`. O(rows).
+fn json_line(record: &record::Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
+    let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];
+    let mut line = String::new();
+    // Writing to a string cannot fail.
+    let _ = record.write_json(&head, &mut line);
+    let age = age_ms.map_or("null".to_owned(), |age| age.to_string());
+    with_age(&line, &age)
+}
+
+fn with_age(line: &str, age: &str) -> String {
+    format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
+}
+
+/// Adds the member `resident_bytes` after `age_ms`.
+pub(crate) fn add_resident(line: &mut String, bytes: u64) {
+    if let Some(end) = line.find(',') {
+        line.insert_str(end, &format!(",\"resident_bytes\":{bytes}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_the_first_member() {
+        let mut line = with_age("{\"layout\":1}\n", "7");
+        assert_eq!(line, "{\"age_ms\":7,\"layout\":1}\n");
+        add_resident(&mut line, 4096);
+        assert_eq!(line, "{\"age_ms\":7,\"resident_bytes\":4096,\"layout\":1}\n");
     }
 }

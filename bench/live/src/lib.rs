@@ -10,7 +10,6 @@ pub mod core_dump;
 pub mod farewell;
 mod from_record;
 pub mod http;
-mod json;
 mod label;
 pub mod lockstat;
 pub mod metrics;

@@ -9,7 +9,7 @@ use crate::label::Label;
 use crate::page::{Page, Refusal};
 use crate::problem::{Problem, Who};
 use crate::snapshot::Snapshot;
-use crate::{clock, json};
+use crate::{clock, from_record};
 use procfs::ProcError;
 use procfs::process::{self, MMapPath, MemoryMap};
 use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES, RecordError};
@@ -134,7 +134,7 @@ impl Process {
     fn with_resident(&self, mut snapshot: Snapshot) -> Snapshot {
         snapshot.resident = self.resident();
         if let Some(bytes) = snapshot.resident {
-            json::add_resident(&mut snapshot.json, bytes);
+            from_record::add_resident(&mut snapshot.json, bytes);
         }
         snapshot
     }
