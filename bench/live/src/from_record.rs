@@ -1,9 +1,7 @@
 //! Converts a record into a [`Snapshot`].
 
 use crate::label::Label;
-use crate::snapshot::{
-    Budget, Cache, CpuLists, Event, Identity, Lock, PageLists, Snapshot, Zone, sum,
-};
+use crate::snapshot::{Budget, Cache, CpuLists, Event, Identity, Lock, Snapshot, Zone, sum};
 use quarry_record as record;
 use quarry_record::flags;
 
@@ -14,7 +12,6 @@ impl Snapshot {
     pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {
         let about = of.about();
         let label = |name: &record::Name| Label::from(name.as_str());
-        let event = |name| of.event(name).unwrap_or_default();
         let age_ms = now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000);
         Self {
             json: json_line(of, &name, age_ms),
@@ -36,12 +33,6 @@ impl Snapshot {
             budget: Budget {
                 limit: (about.flags & flags::HAS_LIMIT != 0).then_some(of.budget().limit),
                 used: of.budget().used,
-            },
-            page_lists: PageLists {
-                allocs: sum([event("pcp_allocs"), event("pcp_bypassed_allocs")]),
-                frees: sum([event("pcp_frees"), event("pcp_bypassed_frees")]),
-                allocs_at_zone: sum([event("pcp_refills"), event("pcp_bypassed_allocs")]),
-                frees_at_zone: sum([event("pcp_drains"), event("pcp_bypassed_frees")]),
             },
             cpu_lists: of.lists().map(|row| cpu_lists(&row)).collect(),
             events: of.events().map(|(name, count)| named(name, count)).collect(),

@@ -32,8 +32,7 @@ pub use process::{Process, parse_pid};
 pub use quarry_record::Memory;
 pub use size::{bytes, change, count};
 pub use snapshot::{
-    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, PageLists, Snapshot, Zone,
-    percentage,
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Snapshot, Zone, percentage,
 };
 pub use tree::{Tree, read_tree};
 pub use watch::{Ended, Family, Member};

@@ -22,8 +22,6 @@ pub struct Snapshot {
     pub memory: Memory,
     /// The limit on the memory of the process, and the memory that counts against this limit.
     pub budget: Budget,
-    /// The per-CPU page lists, all CPUs together.
-    pub page_lists: PageLists,
     /// The page lists of each CPU.
     pub cpu_lists: Vec<CpuLists>,
     /// Counts, named as in `/proc/vmstat`.
@@ -114,19 +112,6 @@ pub struct Budget {
     pub used: u64,
 }
 
-/// The per-CPU page lists, all CPUs together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageLists {
-    /// Blocks handed out.
-    pub allocs: u64,
-    /// Blocks freed.
-    pub frees: u64,
-    /// Allocations that took the zone's lock.
-    pub allocs_at_zone: u64,
-    /// Frees that took the zone's lock.
-    pub frees_at_zone: u64,
-}
-
 /// The page lists of one CPU for one node, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLists {
@@ -195,6 +180,12 @@ impl Snapshot {
         let known = sum([self.live(), self.kept(), self.memory.free_dirty]);
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.resident.map(|resident| signed(resident).saturating_sub(signed(known)))
+    }
+
+    /// The value of an event; 0 if there is none of this name.
+    #[must_use]
+    pub fn event(&self, name: &str) -> u64 {
+        self.events.iter().find(|it| it.name.as_str() == name).map_or(0, |it| it.count)
     }
 
     /// Bytes that the program has, the page cache included.

@@ -46,8 +46,6 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     let (sum, part) = (&mut total.budget, &other.budget);
     sum.limit = sum.limit.into_iter().chain(part.limit).min();
     add_each!(sum, part: used);
-    let (sum, part) = (&mut total.page_lists, &other.page_lists);
-    add_each!(sum, part: allocs, frees, allocs_at_zone, frees_at_zone);
 }
 
 /// Adds each part to the sum with the same key. If no sum has the key, the part becomes a new one.

@@ -1,16 +1,11 @@
 //! The layout of `/proc/vmstat`: a name and a number on each line (Linux 6.18, `mm/vmstat.c`).
 
 use crate::snapshot::{FRAME_BYTES, Snapshot, sum};
-use std::fmt::Write;
 
 /// The text of `/proc/vmstat`. Names with `nr_` count frames of 4 KiB. O(events).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
-    let mut text = String::new();
-    for (name, count) in lines(snapshot) {
-        let _ = writeln!(text, "{name} {count}");
-    }
-    text
+    lines(snapshot).iter().map(|(name, count)| format!("{name} {count}\n")).collect()
 }
 
 /// Frames by their use, which the kernel counts for each node.
@@ -29,14 +24,15 @@ pub(crate) fn uses(snapshot: &Snapshot) -> [(&'static str, u64); 6] {
 
 /// Names with values, the ones computed here first. No name occurs twice.
 fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
+    let both = |one, other| sum([one, other].map(|name| snapshot.event(name)));
     let mut lines = vec![("nr_free_pages", sum(snapshot.zones.iter().map(|zone| zone.free)))];
     lines.extend(uses(snapshot));
     lines.extend([
         ("nr_free_dirty", snapshot.memory.free_dirty / FRAME_BYTES),
-        ("pgalloc_normal", snapshot.page_lists.allocs),
-        ("pgfree", snapshot.page_lists.frees),
-        ("zone_lock_allocs", snapshot.page_lists.allocs_at_zone),
-        ("zone_lock_frees", snapshot.page_lists.frees_at_zone),
+        ("pgalloc_normal", both("pcp_allocs", "pcp_bypassed_allocs")),
+        ("pgfree", both("pcp_frees", "pcp_bypassed_frees")),
+        ("zone_lock_allocs", both("pcp_refills", "pcp_bypassed_allocs")),
+        ("zone_lock_frees", both("pcp_drains", "pcp_bypassed_frees")),
     ]);
     for event in &snapshot.events {
         if lines.iter().all(|(name, _)| *name != event.name.as_str()) {

@@ -11,14 +11,11 @@ use std::cmp::Reverse;
 /// On a CPU with interrupts, the longest time that a task computes before it lets an interrupt in.
 const INTERRUPT_NS: u64 = 500;
 
-type Yielder = corosensei::Yielder<(), ()>;
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
 
 /// The machine of a run. Its state is borrowed only within one step, never while another task runs.
 pub(crate) struct Simulated {
     pub(crate) state: RefCell<State>,
-    /// For each task, the means to give up the system's thread; null before the task has begun.
-    yielders: RefCell<Vec<*const Yielder>>,
     /// Tasks that running tasks have spawned and that have not begun, with their work.
     pub(crate) spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
     random: Cell<u64>,
@@ -26,31 +23,16 @@ pub(crate) struct Simulated {
 
 impl Simulated {
     pub(crate) fn new(state: State, seed: u64) -> Self {
-        Self {
-            state: RefCell::new(state),
-            yielders: RefCell::default(),
-            spawned: RefCell::default(),
-            random: Cell::new(seed),
-        }
+        Self { state: RefCell::new(state), spawned: RefCell::default(), random: Cell::new(seed) }
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.state.borrow_mut()
     }
 
-    /// Notes the `yielder` by which a task that now begins can give up the system's thread.
-    pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
-        let mut yielders = self.yielders.borrow_mut();
-        if yielders.len() <= task {
-            yielders.resize(task + 1, std::ptr::null());
-        }
-        yielders[task] = yielder;
-    }
-
     /// Lets other tasks run until an event resumes the running task.
     pub(crate) fn suspend(&self) {
-        let running = self.state.borrow().running;
-        let yielder = self.yielders.borrow()[running];
+        let yielder = self.state().task().yielder;
         // SAFETY: the running task stored the pointer when it began. A yielder lives as long as its
         // coroutine runs, and that coroutine is the caller.
         unsafe { (*yielder).suspend(()) };
@@ -94,8 +76,7 @@ impl Simulated {
         }
     }
 
-    /// Lets the running task compute for `ns` nanoseconds, a time that holds at the highest clock
-    /// and alone on a core. Other tasks get their turn when the task's slice ends.
+    /// See [`crate::task::compute`].
     pub(crate) fn compute(&self, ns: u64) {
         let mut ns = self.state().stretched(ns);
         loop {

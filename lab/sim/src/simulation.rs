@@ -169,7 +169,7 @@ impl Run<'_> {
         // is not done by then is forgotten (`end`), or dropped in `run` if a task panics.
         let routine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
-                (*machine).begins(task, yielder);
+                (*machine).state().tasks[task].yielder = yielder;
                 work();
             })
         };

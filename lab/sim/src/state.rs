@@ -58,6 +58,8 @@ pub(crate) enum Status {
 }
 
 pub(crate) struct Task {
+    /// The means to give up the system's thread; null before the task has begun.
+    pub(crate) yielder: *const corosensei::Yielder<(), ()>,
     pub(crate) status: Status,
     pub(crate) cpu: u32,
     /// Where the task may run.
@@ -183,6 +185,7 @@ impl State {
             Placement::Outside => Placement::Cpu(cpus),
         };
         self.tasks.push(Task {
+            yielder: std::ptr::null(),
             status: Status::Ready,
             cpu: match placement {
                 Placement::Cpu(cpu) | Placement::Interrupt(cpu) => cpu,

@@ -220,7 +220,6 @@ mod tests {
         });
         Trace {
             command: "prog".into(),
-            process: 1,
             lost: 0,
             threads: threads.collect(),
             event_bytes: 0,
