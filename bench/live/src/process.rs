@@ -91,9 +91,8 @@ impl Process {
     pub fn read(&self) -> Result<Snapshot, Problem> {
         let mut refusal = None;
         for page in self.pages()? {
-            let Who { pid, name } = &self.who;
-            match page.of_process(*pid, self.own_pid, name, self.began_ns) {
-                Ok(snapshot) => return Ok(self.with_resident(snapshot)),
+            match self.figures(&page) {
+                Ok(snapshot) => return Ok(snapshot),
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -131,12 +130,14 @@ impl Process {
         self.files.statm().ok().map(|memory| memory.resident.saturating_mul(procfs::page_size()))
     }
 
-    fn with_resident(&self, mut snapshot: Snapshot) -> Snapshot {
+    fn figures(&self, page: &Page) -> Result<Snapshot, Refusal> {
+        let Who { pid, name } = &self.who;
+        let mut snapshot = page.of_process(*pid, self.own_pid, name, self.began_ns)?;
         snapshot.resident = self.resident();
         if let Some(bytes) = snapshot.resident {
             from_record::add_resident(&mut snapshot.json, bytes);
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// Its number in its own pid namespace.
@@ -194,10 +195,8 @@ impl Process {
         };
         let (from, to) = map.address;
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
-        let Some(page) = open(&path) else { return Err(Problem::Closed(process)) };
-        let name = &self.who.name;
-        let figures = page.of_process(self.who.pid, self.own_pid, name, self.began_ns);
-        figures.map(|it| self.with_resident(it)).map_err(|it| self.refused(it))
+        let page = open(&path).ok_or(Problem::Closed(process))?;
+        self.figures(&page).map_err(|it| self.refused(it))
     }
 
     fn refused(&self, refusal: Refusal) -> Problem {

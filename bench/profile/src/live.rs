@@ -89,11 +89,10 @@ pub fn take(
         format!("{} has closed the descriptor of its statistics page", process.who())
     })?;
     let mut target = Target { process, maps: String::new() };
-    let before = target.profile().and_then(|file| read(&file).ok());
-    let was_on = before.as_ref().is_some_and(|raw| raw.session % 2 == 1);
+    let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |raw| raw.session);
+    let was_on = before % 2 == 1;
     let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
-    let session = before.as_ref().map_or(0, |raw| raw.session);
-    let file = wait_for_start(&mut target, wish.patience, session, || is_over(None))?;
+    let file = wait_for_start(&mut target, wish.patience, before, || is_over(None))?;
     let began = Instant::now();
     let mut next_look = Instant::now();
     while !is_over(Some(began.elapsed())) && target.process.is_alive() {

@@ -71,14 +71,11 @@ impl Program {
     }
 
     fn lines(&self, address: u64) -> Vec<Line> {
-        for loader in &self.loaders {
-            let lines = lines_of(loader, address);
-            if !lines.is_empty() {
-                return lines;
-            }
-        }
-        let symbol = self.loaders.iter().find_map(|loader| loader.find_symbol(address));
-        symbol.map(named).into_iter().collect()
+        let mut lines = self.loaders.iter().map(|loader| lines_of(loader, address));
+        lines.find(|lines| !lines.is_empty()).unwrap_or_else(|| {
+            let symbol = self.loaders.iter().find_map(|loader| loader.find_symbol(address));
+            symbol.map(named).into_iter().collect()
+        })
     }
 }
 
