@@ -30,15 +30,6 @@ pub enum TraceError {
     Damaged(PathBuf, String),
 }
 
-/// The events of one thread, by time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Its number in the order in which the process's threads first allocated, from 1 on.
-    pub thread: u32,
-    /// Its events.
-    pub events: Vec<Event>,
-}
-
 /// The calls of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -46,8 +37,8 @@ pub struct Trace {
     pub command: String,
     /// Number of calls not recorded: there was no room left, or a signal handler made them.
     pub lost: u64,
-    /// Its threads, by number.
-    pub threads: Vec<Recorded>,
+    /// The events of each thread, by time. Threads are in the order of their first allocations.
+    pub threads: Vec<Vec<Event>>,
     /// Bytes of the events.
     pub event_bytes: u64,
     /// Number of chunks in use.
@@ -80,7 +71,7 @@ impl Trace {
     /// Calls of all threads.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.threads.iter().map(|it| it.events.len()).sum()
+        self.threads.iter().map(Vec::len).sum()
     }
 }
 
@@ -110,11 +101,10 @@ impl File<'_> {
         for chunk in 0..chunks {
             event_bytes += self.read_chunk(chunk, chunks, &mut threads)?;
         }
-        let threads = threads.into_iter().map(|(thread, events)| Recorded { thread, events });
         Ok(Trace {
             command: words.join(" "),
             lost: self.u64(AT_LOST),
-            threads: threads.collect(),
+            threads: threads.into_values().collect(),
             event_bytes,
             chunks,
         })

@@ -173,14 +173,6 @@ pub fn random() -> u64 {
     here().random()
 }
 
-/// A random time with this mean, exponentially distributed.
-#[must_use]
-pub fn exponential_ns(mean_ns: f64) -> u64 {
-    // 53 bits, above 0 and at most 1.
-    let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    (-uniform.ln() * mean_ns).round() as u64
-}
-
 /// Starts another task.
 pub fn spawn(placement: Placement, work: impl FnOnce() + 'static) {
     let machine = here();

@@ -95,7 +95,7 @@ pub fn answer(question: &Question) -> Result<Answer> {
         bail!("{trace}: the trace has no calls that can be played");
     }
     // There are as many copies as for the whole trace, even if the played part leaves out a thread.
-    let threads = trace.threads.iter().filter(|it| !it.events.is_empty()).count();
+    let threads = trace.threads.iter().filter(|events| !events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
     options.pages.declare(Declared {

@@ -91,7 +91,7 @@ impl Program {
     pub fn of(trace: &Trace, calls: usize) -> Self {
         let mut events: Vec<(usize, &Event)> = Vec::with_capacity(trace.calls());
         for (thread, recorded) in trace.threads.iter().enumerate() {
-            events.extend(recorded.events.iter().map(|event| (thread, event)));
+            events.extend(recorded.iter().map(|event| (thread, event)));
         }
         // The sort is stable, so the events of a thread stay in order.
         events.sort_by_key(|(_, event)| event.at_ns);
@@ -199,7 +199,6 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_trace::Recorded;
 
     fn event(at_ns: u64, call: Call) -> Event {
         Event { at_ns, cpu: 0, call }
@@ -214,14 +213,10 @@ mod tests {
     }
 
     fn trace(threads: &[&[Event]]) -> Trace {
-        let threads = threads.iter().enumerate().map(|(number, events)| Recorded {
-            thread: number as u32 + 1,
-            events: events.to_vec(),
-        });
         Trace {
             command: "prog".into(),
             lost: 0,
-            threads: threads.collect(),
+            threads: threads.iter().map(|events| events.to_vec()).collect(),
             event_bytes: 0,
             chunks: 0,
         }
