@@ -220,7 +220,9 @@ impl Options {
 
     fn print(&self) -> Result<()> {
         if self.document == COUNTERS {
-            println!("{}", serde_json::to_string(&counters::count(&self.machines[0])?)?);
+            let (replays, us) = (&counters::REPLAYS, counters::MEASURED_US);
+            let counted = counters::count(&self.machines[0], replays, us)?;
+            println!("{}", serde_json::to_string(&counted)?);
             return Ok(());
         }
         let (document, quick) = (self.document.clone(), self.machines[0].quick);
