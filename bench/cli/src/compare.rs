@@ -1,7 +1,7 @@
 //! `quarry compare`: runs a program on several allocators.
 
 use crate::exit_status;
-use crate::library::{self, FULL, LibraryError, object_for};
+use crate::library::{self, FULL, object_for};
 use crate::options::Setting;
 use crate::program::{self, CommandLine};
 use quarry_compare::{BuiltIn, CommandVariant, Ending, Request, Runs, Work, compare, scan};
@@ -185,7 +185,7 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
         let settings = settings
             .iter()
             .filter_map(|(key, value)| Some((key.strip_prefix("QUARRY_")?, value.as_str())));
-        library::find(object_for(slab, settings), None).map_err(LibraryError::into_error)
+        library::find(object_for(slab, settings), None)
     };
     let setting = |text: &str| match Setting::parse(text) {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),

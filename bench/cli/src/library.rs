@@ -1,5 +1,6 @@
 //! Finds the shared object: beside the command, or inside it.
 
+use anyhow::{Result, anyhow, ensure};
 use flate2::read::GzDecoder;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{Object, ObjectSection};
@@ -34,56 +35,12 @@ pub fn object_for<'a>(
     slab.or_else(|| settings.any(|(key, value)| asks_for_checks(key, value)).then_some(FULL))
 }
 
-/// The reason why no library can be used.
-#[derive(Debug, thiserror::Error)]
-pub enum LibraryError {
-    /// A variable or an option names an unusable file.
-    #[error("{by}: {why}; accepted: a shared object such as libquarry.so, or a folder that has it")]
-    Named {
-        /// The variable or option, with its value.
-        by: String,
-        /// The fault of the file.
-        why: String,
-    },
-    /// The library is in none of its places.
-    #[error(
-        "{name} not found in {}; build it ({}) or name it in {LIBRARY_VARIABLE}",
-        joined(.places), make_of(.name)
-    )]
-    NotFound {
-        /// File name of the library.
-        name: String,
-        /// The places that were searched.
-        places: Vec<PathBuf>,
-    },
-    /// The path has a colon or a space, and `LD_PRELOAD` separates its entries by these.
-    #[error("{}: {NOT_PRELOADABLE}; name a copy elsewhere in {LIBRARY_VARIABLE}", .0.display())]
-    NotExpressible(PathBuf),
-    /// The embedded library could not be written to any file.
-    #[error("cannot write the embedded library: {0}")]
-    Embedded(io::Error),
-}
-
-fn joined(places: &[PathBuf]) -> String {
-    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
 /// The target of `make` that builds a library.
 fn make_of(name: &str) -> &'static str {
     match name.strip_prefix("libquarry") {
         Some(".so" | "-full.so") => "make build",
         Some(policy) if policy.starts_with('-') => "make policies",
         _ => "make lab",
-    }
-}
-
-impl LibraryError {
-    /// Turns this error into one of the command: a usage error if the user has named the library.
-    pub fn into_error(self) -> anyhow::Error {
-        match self {
-            Self::Named { .. } => Usage(self.to_string()).into(),
-            _ => self.into(),
-        }
     }
 }
 
@@ -97,7 +54,10 @@ fn file_name(object: Option<&str>) -> String {
 
 /// Finds the library: the file `named`, else the file of `object` (see [`object_for`]). The path is
 /// absolute, and has no colon or space, which `LD_PRELOAD` could not hold.
-pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
+///
+/// # Errors
+/// If there is no such library; a [`Usage`] error if the user has named it.
+pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf> {
     let name = file_name(object);
     let by_option = named.map(|value| ("--set LIBRARY", value));
     let by_variable = || Some((LIBRARY_VARIABLE, env::var_os(LIBRARY_VARIABLE)?));
@@ -108,39 +68,53 @@ pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf, Li
 }
 
 /// Finds another file that is built and installed with the command, like [`find`].
-pub fn find_companion(name: &str) -> Result<PathBuf, LibraryError> {
+pub fn find_companion(name: &str) -> Result<PathBuf> {
     preloadable(find_beside(name)?)
 }
 
-fn preloadable(path: PathBuf) -> Result<PathBuf, LibraryError> {
-    if is_preloadable(&path) { Ok(path) } else { Err(LibraryError::NotExpressible(path)) }
+fn preloadable(path: PathBuf) -> Result<PathBuf> {
+    let shown = path.display();
+    ensure!(
+        is_preloadable(&path),
+        "{shown}: {NOT_PRELOADABLE}; name a copy elsewhere in {LIBRARY_VARIABLE}"
+    );
+    Ok(path)
 }
 
 /// Returns the file that the user named, or an error: another library would change the run.
-fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
-    let refusal =
-        |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
+fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf> {
+    let refusal = |why: String| {
+        Usage(format!(
+            "{by}={}: {why}; accepted: a shared object such as libquarry.so, or a folder that has \
+             it",
+            value.display()
+        ))
+    };
     let place = if value.is_dir() { value.join(name) } else { value.clone() };
     let missing = |error: io::Error| match place == value {
         true => refusal(error.to_string()),
         false => refusal(format!("{name} in it: {error}")),
     };
     let path = place.canonicalize().map_err(missing)?;
-    match interpose::is_shared_object(&path) {
-        Ok(true) => Ok(path),
-        Ok(false) => Err(refusal("not a shared object of this machine".to_owned())),
-        Err(error) => Err(refusal(error.to_string())),
-    }
+    let is_one = interpose::is_shared_object(&path).map_err(|error| refusal(error.to_string()))?;
+    ensure!(is_one, refusal("not a shared object of this machine".to_owned()));
+    Ok(path)
 }
 
 /// The installed or freshly built library, or the one inside the command.
-fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
+fn find_beside(name: &str) -> Result<PathBuf> {
     let places = companion::places(env::current_exe().ok().as_deref(), name);
     let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
-    match found.map(Ok).or_else(|| Some(unpack(name, &embedded(name)?))) {
-        Some(place) => place.map_err(LibraryError::Embedded),
-        None => Err(LibraryError::NotFound { name: name.to_owned(), places }),
+    if let Some(found) = found {
+        return Ok(found);
     }
+    if let Some(bytes) = embedded(name) {
+        return unpack(name, &bytes)
+            .map_err(|error| anyhow!("cannot write the embedded library: {error}"));
+    }
+    let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+    let (places, make) = (places.join(", "), make_of(name));
+    Err(anyhow!("{name} not found in {places}; build it ({make}) or name it in {LIBRARY_VARIABLE}"))
 }
 
 /// The shared object inside this command, compressed in a section that `scripts/embed.sh` adds.
@@ -155,10 +129,8 @@ fn embedded(name: &str) -> Option<Vec<u8>> {
 
 /// Writes the embedded library into the user's cache folder, else into a file without a name.
 fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    match cache_folder().map(|folder| unpack_into(&folder, name, bytes)) {
-        Some(Ok(path)) => Ok(path),
-        Some(Err(_)) | None => unpack_anonymous(name, bytes),
-    }
+    let cached = cache_folder().and_then(|folder| unpack_into(&folder, name, bytes).ok());
+    cached.map_or_else(|| unpack_anonymous(name, bytes), Ok)
 }
 
 /// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`, not `/tmp`, where other users can write.

@@ -3,9 +3,9 @@
 //! The library does not look up names, because a look-up takes locks of the loader. So `quarry run`
 //! passes the standard error of a program under `QUARRY_DEBUG` or `QUARRY_GUARD` to this command.
 
-use crate::watcher::leave_everything;
+use crate::watcher::{itself, leave_everything};
 use anyhow::{Context, Result};
-use quarry_profile::symbols::{Files, Line};
+use quarry_profile::{Files, Line};
 use rustix::process::getpid;
 use std::io::{self, Read, Write, pipe};
 use std::os::fd::AsFd;
@@ -32,22 +32,16 @@ pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
     }
     let (reader, writer) = pipe()?;
     let error = io::stderr().as_fd().try_clone_to_owned()?;
-    let status = itself().arg("--apart").stdin(reader).stdout(error).status()?;
+    let status = itself("names").arg("--apart").stdin(reader).stdout(error).status()?;
     status.success().then_some(()).context("the process that names callers did not start")?;
     program.stderr(writer);
     Ok(())
 }
 
-fn itself() -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("names").env_remove("LD_PRELOAD");
-    command
-}
-
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     if args.apart {
         // This process ends once it has started the copying one: the program gets no unknown child.
-        itself().stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
+        itself("names").stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());
     }
     if std::env::var_os("QUARRYRUN_NAMES").is_some() {

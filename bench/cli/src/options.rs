@@ -9,43 +9,31 @@ pub(crate) struct Setting {
     pub(crate) value: String,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SettingError {
-    #[error("{0}: no '=' in it; accepted: KEY=VALUE")]
-    NotAnAssignment(String),
-    #[error("{0}: no such option; accepted: {keys}", keys = names().join(", "))]
-    UnknownKey(String),
-    #[error("{}={}: bad value; accepted: {accepted}", .setting.key, .setting.value)]
-    BadValue { setting: Setting, accepted: &'static str },
-}
-
 impl Setting {
-    /// Checks `KEY=VALUE`; the key may carry the prefix `QUARRY_` and be in lower case.
-    pub(crate) fn parse(text: &str) -> Result<Self, SettingError> {
+    /// Checks `KEY=VALUE`; the key may carry the prefix `QUARRY_` and be in lower case. An error is
+    /// its message.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some((name, value)) = text.split_once('=') else {
-            return Err(SettingError::NotAnAssignment(text.to_owned()));
+            return Err(format!("{text}: no '=' in it; accepted: KEY=VALUE"));
         };
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
         let Some(option) = all().find(|option| option.name == bare) else {
-            return Err(SettingError::UnknownKey(name.to_owned()));
+            let names: Vec<_> = all().map(|option| option.name).collect();
+            return Err(format!("{name}: no such option; accepted: {}", names.join(", ")));
         };
-        let setting = Self { key: option.name, value: value.to_owned() };
+        let key = option.name;
         let mut options = <StackOptions>::default();
         let mut kinds = [StackOptions::set, StackOptions::set_check, StackOptions::set_mechanism]
             .into_iter()
-            .map(|set| set(&mut options, option.name, value));
+            .map(|set| set(&mut options, key, value));
         match kinds.find(|it| *it != Err(OptionError::UnknownName)) {
             Some(Err(OptionError::BadValue { accepted })) => {
-                Err(SettingError::BadValue { setting, accepted })
+                Err(format!("{key}={value}: bad value; accepted: {accepted}"))
             }
-            _ => Ok(setting),
+            _ => Ok(Self { key, value: value.to_owned() }),
         }
     }
-}
-
-fn names() -> Vec<&'static str> {
-    all().map(|option| option.name).collect()
 }
 
 fn all() -> impl Iterator<Item = OptionHelp> {
@@ -72,7 +60,7 @@ mod tests {
 
     #[test]
     fn names_what_is_wrong_and_what_is_accepted() {
-        let message = |text: &str| Setting::parse(text).unwrap_err().to_string();
+        let message = |text: &str| Setting::parse(text).unwrap_err();
         assert_eq!(message("THP"), "THP: no '=' in it; accepted: KEY=VALUE");
         assert!(message("SPEED=9").starts_with("SPEED: no such option; accepted: STATS, "));
         assert_eq!(message("DISABLE=yes"), "DISABLE=yes: bad value; accepted: 0 or 1");

@@ -88,7 +88,7 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
 pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> PathBuf {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {
-        let Ok(bytes) = first_bytes(&current) else { break };
+        let Ok(bytes) = first_bytes(&current, SHEBANG_BYTES) else { break };
         match script_interpreter(&bytes, path) {
             Some(interpreter) => current = interpreter,
             None => break,
@@ -97,9 +97,10 @@ pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> PathBuf {
     current
 }
 
-fn first_bytes(file: &Path) -> io::Result<Vec<u8>> {
+/// Reads at most `most` bytes of a file.
+pub fn first_bytes(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(file)?.take(SHEBANG_BYTES).read_to_end(&mut bytes)?;
+    File::open(file)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -82,8 +82,8 @@ fn row(found: &Found) -> [String; 8] {
     [
         found.process.who().pid.to_string(),
         or_none(found.process.resident().map(bytes)),
-        or_none(figures.map(|it| bytes(it.memory.live()))),
-        or_none(figures.map(|it| bytes(it.memory.kept()))),
+        or_none(figures.map(|it| bytes(it.live()))),
+        or_none(figures.map(|it| bytes(it.kept()))),
         or_none(figures.and_then(|it| it.unaccounted()).map(change)),
         or_none(age.map(|ms| format!("{}.{} s", ms / 1000, ms % 1000 / 100))),
         found.process.who().name.to_string(),

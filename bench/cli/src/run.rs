@@ -1,7 +1,7 @@
 //! `quarry run`: runs a program on Quarry.
 
 use crate::exit_status::{of_own_failure, say};
-use crate::library::{self, LibraryError};
+use crate::library;
 use crate::names::name_callers_of;
 use crate::options::{self, Setting};
 use crate::program::{self, CannotRun, CommandLine};
@@ -73,15 +73,13 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let of_environment = variables();
     let inherited = of_environment.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let given = settings.iter().map(|(key, value)| (*key, value.as_str()));
-    let overridden = |key: &str| settings.iter().any(|(given, _)| *given == key);
-    let asked = given.chain(inherited.filter(|(key, _)| !overridden(key)));
-    let asked: Vec<(&str, &str)> = asked.collect();
+    let asked: Vec<(&str, &str)> =
+        given.chain(inherited.filter(|(key, _)| last(key).is_none())).collect();
     let has_callers = asked.iter().any(reports_callers);
     let library = library::find(
         library::object_for(slab.as_deref(), asked.into_iter()),
         last("LIBRARY").map(OsString::from),
-    )
-    .map_err(LibraryError::into_error)?;
+    )?;
 
     let path = env::var_os("PATH");
     let name = &args.program.command[0];

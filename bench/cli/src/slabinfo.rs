@@ -2,8 +2,7 @@
 
 use crate::live::Target;
 use anyhow::Result;
-use quarry_live::activity::{self, Activity};
-use quarry_live::{Snapshot, slabinfo};
+use quarry_live::{Snapshot, activity, slabinfo};
 use std::io::Write;
 
 /// Slab caches of a running process, as /proc/slabinfo has them.
@@ -29,7 +28,7 @@ pub(crate) fn run(args: &SlabinfoArgs, out: &mut dyn Write) -> Result<()> {
             activity::most_active_first(&mut snapshot.caches);
         }
         match args.display_active {
-            true => activity::table("", snapshot.caches.iter().map(Activity::from)),
+            true => activity::table("", &snapshot.caches),
             false => slabinfo::text(&snapshot),
         }
     };

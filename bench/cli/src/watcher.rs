@@ -41,7 +41,8 @@ pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     let program = pidfd_open(getpid(), PidfdFlags::empty())?;
     let format = format.map(|format| (FORMAT_VARIABLE, format));
-    let status = command(target)
+    let status = itself(WATCH_COMMAND)
+        .arg(target)
         .envs(format)
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::from(program))
@@ -49,9 +50,10 @@ pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>
     status.success().then_some(Some(name)).context("the watcher did not start")
 }
 
-fn command(target: &str) -> Command {
+/// This program with one of its commands, outside Quarry.
+pub(crate) fn itself(verb: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg(WATCH_COMMAND).arg(target).env_remove("LD_PRELOAD");
+    command.arg(verb).env_remove("LD_PRELOAD");
     command
 }
 
@@ -69,7 +71,7 @@ pub(crate) struct WatchArgs {
 pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     let Some(root) = args.root else {
         let root = nix::unistd::getppid().to_string();
-        command(&args.target).args(["--root", &root]).spawn()?;
+        itself(WATCH_COMMAND).args([&args.target, "--root", &root]).spawn()?;
         return Ok(());
     };
     leave_everything()?;

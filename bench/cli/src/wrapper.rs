@@ -6,8 +6,6 @@
 use crate::program;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
 use std::iter::{Peekable, from_fn};
 use std::path::{Path, PathBuf};
 use std::str::Chars;
@@ -21,8 +19,11 @@ const KEYWORDS: [&str; 12] =
 /// The programs that a script for `shell` starts by `exec`, or with all its own arguments.
 pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let name = shell.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let text =
-        if SHELLS.contains(&name) { start_of(script).unwrap_or_default() } else { "".into() };
+    if !SHELLS.contains(&name) {
+        return Vec::new();
+    }
+    let bytes = program::first_bytes(script, MOST_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let mut reader = Reader::new(script, &text);
     let mut found = Vec::new();
     while let Some(command) = reader.command() {
@@ -32,12 +33,6 @@ pub(crate) fn programs_of(script: &Path, shell: &Path, path: Option<&OsStr>) -> 
         }
     }
     found
-}
-
-fn start_of(script: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    File::open(script)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A word of a script; `None` if it depends on unknown values.
@@ -83,7 +78,6 @@ fn assigned(word: &str) -> Option<(&str, &str)> {
 struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     variables: HashMap<String, String>,
-    script: String,
     folder: String,
 }
 
@@ -91,8 +85,9 @@ impl<'a> Reader<'a> {
     fn new(script: &Path, text: &'a str) -> Self {
         let real = script.canonicalize().unwrap_or_else(|_| script.to_owned());
         let folder = real.parent().unwrap_or(Path::new("/")).display().to_string();
-        let script = script.display().to_string();
-        Self { rest: text.chars().peekable(), variables: HashMap::new(), script, folder }
+        let known = [("0", script.display().to_string()), ("0%/*", folder.clone())];
+        let variables = known.map(|(name, value)| (name.to_owned(), value)).into();
+        Self { rest: text.chars().peekable(), variables, folder }
     }
 
     /// Reads the next command, and remembers its assignments; `None` at the end.
@@ -170,10 +165,7 @@ impl<'a> Reader<'a> {
             Some('{') => {
                 self.rest.next();
                 let name = self.until('}');
-                let value = match name.as_str() {
-                    "0%/*" => Some(self.folder.clone()),
-                    _ => self.value(&name),
-                };
+                let value = self.variables.get(&name).cloned();
                 // Old shells need `${1+"$@"}`.
                 (value, name.contains(['@', '*']) && !name.starts_with('0'))
             }
@@ -184,13 +176,9 @@ impl<'a> Reader<'a> {
             _ => {
                 let is_part = |it: &char| it.is_ascii_alphanumeric() || *it == '_';
                 let name: String = from_fn(|| self.rest.next_if(is_part)).collect();
-                (self.value(&name), false)
+                (self.variables.get(&name).cloned(), false)
             }
         }
-    }
-
-    fn value(&self, name: &str) -> Word {
-        if name == "0" { Some(self.script.clone()) } else { self.variables.get(name).cloned() }
     }
 
     /// The output of a command, if the command prints the script's folder.

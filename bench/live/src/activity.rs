@@ -1,41 +1,19 @@
 //! The layout of `slabinfo -AD`, as document 003 printed it (Linux 2.6.29,
 //! `Documentation/vm/slabinfo.c`).
 
-use crate::snapshot::{Cache, percentage};
+use crate::snapshot::Cache;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// A line of the table: one cache.
-#[derive(Clone, Copy, Debug)]
-pub struct Activity<'a> {
-    /// Name of the cache.
-    pub name: &'a str,
-    /// Objects that the program has, and parked ones: SLUB counts both as in use.
-    pub objects: u64,
-    /// Objects handed out.
-    pub allocs: u64,
-    /// Objects freed.
-    pub frees: u64,
-    /// Allocations that a fast path served.
-    pub fast_allocs: u64,
-    /// Frees that a fast path served.
-    pub fast_frees: u64,
-}
-
-impl<'a> From<&'a Cache> for Activity<'a> {
-    fn from(cache: &'a Cache) -> Self {
-        let Cache { allocs, frees, fast_allocs, fast_frees, .. } = *cache;
-        let objects = cache.live.saturating_add(cache.parked);
-        Self { name: cache.name.as_str(), objects, allocs, frees, fast_allocs, fast_frees }
-    }
-}
-
-/// The table with its head, each line after `indent`. O(lines).
+/// The table with its head, each line after `indent`. Parked objects are in use, as SLUB counts
+/// them. O(lines).
 #[must_use]
-pub fn table<'a>(indent: &str, caches: impl IntoIterator<Item = Activity<'a>>) -> String {
+pub fn table(indent: &str, caches: &[Cache]) -> String {
     let mut text = format!("{indent}Name                   Objects    Alloc     Free   %Fast\n");
-    for Activity { name, objects, allocs, frees, fast_allocs, fast_frees } in caches {
-        let (alloc, free) = (percentage(fast_allocs, allocs), percentage(fast_frees, frees));
+    for cache in caches {
+        let Cache { name, allocs, frees, .. } = cache;
+        let objects = cache.live.saturating_add(cache.parked);
+        let (alloc, free) = cache.fast_percentages();
         let line = format!("{name:<21} {objects:>8} {allocs:>8} {frees:>8} {alloc:>3} {free:>3}");
         let _ = writeln!(text, "{indent}{line}");
     }
@@ -67,7 +45,7 @@ mod tests {
             },
         ];
         most_active_first(&mut caches);
-        let text = table("", caches.iter().map(Activity::from));
+        let text = table("", &caches);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "Name                   Objects    Alloc     Free   %Fast");
         assert_eq!(lines[1], ":0000256                  1685 29611065 29609548  99  99");

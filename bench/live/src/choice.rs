@@ -65,10 +65,11 @@ impl Choice {
     /// `NoneChosen` if no process matches; if none has figures, the problem of the first one.
     pub fn read(&self, trees: bool) -> Result<Tree, Problem> {
         let (mut all, mut problem) = (Tree::default(), None);
+        let only = |it| Tree { snapshots: vec![it], others: 0 };
         let parts: Vec<_> = match (trees, self.pid) {
             (true, Some(pid)) => return read_tree(pid),
             (true, None) => self.matching().iter().map(|it| read_tree(it.who().pid)).collect(),
-            (false, _) => self.find()?.0.into_iter().map(|it| it.figures.map(Tree::from)).collect(),
+            (false, _) => self.find()?.0.into_iter().map(|it| it.figures.map(only)).collect(),
         };
         for part in parts {
             match part {

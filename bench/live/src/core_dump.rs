@@ -28,8 +28,8 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     let refused = |why| Problem::Core(path.to_owned(), why);
     let unreadable = |error| refused(CoreProblem::Unreadable(error));
     let file = File::open(path).map_err(unreadable)?;
-    let Found { start, process } = find(&file).map_err(refused)?;
-    let page = Page::new(file, start);
+    let (start, process) = find(&file).map_err(refused)?;
+    let page = Page { file, start };
     let mut snapshots = page.all(0).map_err(unreadable)?;
     if let Some(Who { pid, name }) = process
         && let Some(own) = snapshots.iter().position(|it| it.process.pid == pid)
@@ -44,13 +44,8 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     Ok(snapshots)
 }
 
-struct Found {
-    start: u64,
-    /// The dumped process, numbered as in its own pid namespace.
-    process: Option<Who>,
-}
-
-fn find(file: &File) -> Result<Found, CoreProblem> {
+/// The page's offset in the dump, and the dumped process, numbered as in its own pid namespace.
+fn find(file: &File) -> Result<(u64, Option<Who>), CoreProblem> {
     let file = &ReadCache::new(file);
     let not_a_core = |_| CoreProblem::NotACore;
     let header = FileHeader64::<Endianness>::parse(file).map_err(not_a_core)?;
@@ -80,7 +75,7 @@ fn find(file: &File) -> Result<Found, CoreProblem> {
         let end = inside.checked_add(PAGE_BYTES as u64);
         let is_there = end.is_some_and(|end| end <= bytes);
         let start = start.checked_add(inside).filter(|_| is_there);
-        return start.map(|start| Found { start, process }).ok_or(CoreProblem::LeftOut);
+        return start.map(|start| (start, process)).ok_or(CoreProblem::LeftOut);
     }
     Err(CoreProblem::LeftOut)
 }
@@ -102,12 +97,7 @@ fn address_of_page(list: &[u8], endian: Endianness) -> Option<u64> {
     };
     let files = usize::try_from(word(0)?).ok()?;
     let names = files.checked_mul(3)?.checked_add(2)?.checked_mul(8)?;
-    let mut names = list.get(names..)?.split(|byte| *byte == 0);
-    for file in 0..files {
-        let name = Path::new(OsStr::from_bytes(names.next()?));
-        if is_name_of_page(name) {
-            return word(2 + 3 * file);
-        }
-    }
-    None
+    let mut names = list.get(names..)?.split(|byte| *byte == 0).take(files);
+    let is_page = |name: &[u8]| is_name_of_page(Path::new(OsStr::from_bytes(name)));
+    word(2 + 3 * names.position(is_page)?)
 }

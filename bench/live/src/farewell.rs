@@ -1,6 +1,6 @@
 //! The output of `quarry run --stats` for processes that ended without printing their statistics.
 
-use crate::activity::{self, Activity};
+use crate::activity;
 use crate::snapshot::{Snapshot, sum};
 use crate::watch::{Ended, Member};
 use crate::{buddyinfo, lockstat, slabinfo, total, vmstat};
@@ -17,9 +17,9 @@ pub fn text(root: u32, ended: &Ended) -> Option<String> {
     if let Some(Member { figures, .. }) = last {
         text = of_one(figures);
     }
-    let others = ended.summed.as_ref().map_or(0, |(_, count)| *count);
-    if ended.processes.len() + others > 1 {
-        list(ended, &mut text);
+    let all = ended.processes.len() + ended.summed.as_ref().map_or(0, |(_, count)| *count);
+    if all > 1 {
+        list(ended, all, &mut text);
     }
     (!text.is_empty()).then_some(text)
 }
@@ -44,7 +44,7 @@ pub fn of_one(of: &Snapshot) -> String {
 }
 
 fn tables(of: &Snapshot, text: &mut String) {
-    let active = activity::table("", of.caches.iter().map(Activity::from));
+    let active = activity::table("", &of.caches);
     let events = vmstat::text(of);
     let events = events.split_inclusive('\n').filter(|it| !it.ends_with(" 0\n")).collect();
     for table in [slabinfo::text(of), active, buddyinfo::text(of), events, lockstat::text(of)] {
@@ -52,9 +52,7 @@ fn tables(of: &Snapshot, text: &mut String) {
     }
 }
 
-fn list(ended: &Ended, text: &mut String) {
-    let others = ended.summed.as_ref().map_or(0, |(_, count)| *count);
-    let all = ended.processes.len() + others;
+fn list(ended: &Ended, all: usize, text: &mut String) {
     let _ = writeln!(text, "\nquarry: {all} processes or programs, memory in KiB");
     let _ = writeln!(
         text,
@@ -82,8 +80,8 @@ fn line(name: &str, of: &Snapshot, end: &str, text: &mut String) {
     let fast = crate::percentage(fast, sum([allocs, frees]));
     let line = format!(
         "{name:<24} {:>10} {:>10} {allocs:>12} {frees:>12} {fast:>7}  {end}",
-        of.memory.live() / 1024,
-        of.memory.kept() / 1024
+        of.live() / 1024,
+        of.kept() / 1024
     );
     let _ = writeln!(text, "{}", line.trim_end());
 }
@@ -91,7 +89,8 @@ fn line(name: &str, of: &Snapshot, end: &str, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Cache, Identity, Memory};
+    use crate::snapshot::{Cache, Identity};
+    use quarry_record::Memory;
 
     fn process(pid: u32, name: &str, is_last: bool) -> Snapshot {
         let cache = Cache {

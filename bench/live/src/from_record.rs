@@ -1,11 +1,7 @@
 //! Converts a record into a [`Snapshot`].
 
-use crate::json;
 use crate::label::Label;
-use crate::snapshot::{
-    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
-    sum,
-};
+use crate::snapshot::{Budget, Cache, CpuLists, Event, Identity, Lock, Snapshot, Zone, sum};
 use quarry_record as record;
 use quarry_record::flags;
 
@@ -16,17 +12,15 @@ impl Snapshot {
     pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {
         let about = of.about();
         let label = |name: &record::Name| Label::from(name.as_str());
-        let event = |name| of.event(name).unwrap_or_default();
         let age_ms = now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000);
         Self {
-            json: json::line(of, &name, age_ms),
+            json: json_line(of, &name, age_ms),
             process: Identity {
                 pid,
                 name,
                 version: label(&about.quarry),
                 slab_policy: label(&about.slab),
                 page_policy: label(&about.pages),
-                lru_policy: label(&about.lru),
                 backend: label(&about.backend),
                 cpus: about.cpus,
             },
@@ -35,14 +29,10 @@ impl Snapshot {
             is_last: about.flags & flags::IS_LAST != 0,
             caches: of.caches().map(|row| cache(&row)).collect(),
             zones: of.zones().map(|row| zone(&row)).collect(),
-            memory: memory(&of.memory()),
-            budget: budget(&of.budget(), about.flags & flags::HAS_LIMIT != 0),
-            page_lists: PageLists {
-                frames: of.memory().page_lists / FRAME_BYTES,
-                allocs: sum([event("pcp_allocs"), event("pcp_bypassed_allocs")]),
-                frees: sum([event("pcp_frees"), event("pcp_bypassed_frees")]),
-                allocs_at_zone: sum([event("pcp_refills"), event("pcp_bypassed_allocs")]),
-                frees_at_zone: sum([event("pcp_drains"), event("pcp_bypassed_frees")]),
+            memory: of.memory(),
+            budget: Budget {
+                limit: (about.flags & flags::HAS_LIMIT != 0).then_some(of.budget().limit),
+                used: of.budget().used,
             },
             cpu_lists: of.lists().map(|row| cpu_lists(&row)).collect(),
             events: of.events().map(|(name, count)| named(name, count)).collect(),
@@ -87,39 +77,6 @@ fn zone(row: &record::ZoneRow) -> Zone {
     }
 }
 
-fn memory(of: &record::Memory) -> Memory {
-    Memory {
-        objects: of.objects,
-        parked: of.parked,
-        free_in_slabs: of.free_in_slabs,
-        empty_slabs: of.empty_slabs,
-        around_objects: of.around_objects,
-        blocks: of.blocks,
-        page_cache: of.page_cache,
-        page_lists: of.page_lists,
-        free_dirty: of.free_dirty,
-        free_returned: sum([of.free_zero, of.withheld]),
-        mappings: of.mappings,
-        mappings_kept: of.mappings_cached,
-        descriptors: sum([
-            of.metadata_sheaves,
-            of.metadata_slab_headers,
-            of.metadata_cpu_slabs,
-            of.metadata_cached_pages,
-            of.metadata_other,
-        ]),
-    }
-}
-
-fn budget(of: &record::Budget, has_limit: bool) -> Budget {
-    Budget {
-        limit: has_limit.then_some(of.limit),
-        marks: [of.min, of.low, of.high],
-        used: of.used,
-        available: of.available,
-    }
-}
-
 fn cpu_lists(row: &record::ListRow) -> CpuLists {
     CpuLists {
         cpu: row.slot,
@@ -138,5 +95,40 @@ fn lock(row: &record::LockRow) -> Lock {
         wait_ns: row.wait_ns,
         hold_samples: row.hold_samples,
         hold_ns: row.hold_ns,
+    }
+}
+
+/// The record as a line of JSON: first `age_ms`, `null` for an unknown age, then the members that a
+/// program prints under `QUARRY_STATS_FORMAT=json`. O(rows).
+fn json_line(record: &record::Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
+    let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];
+    let mut line = String::new();
+    // Writing to a string cannot fail.
+    let _ = record.write_json(&head, &mut line);
+    let age = age_ms.map_or("null".to_owned(), |age| age.to_string());
+    with_age(&line, &age)
+}
+
+fn with_age(line: &str, age: &str) -> String {
+    format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
+}
+
+/// Adds the member `resident_bytes` after `age_ms`.
+pub(crate) fn add_resident(line: &mut String, bytes: u64) {
+    if let Some(end) = line.find(',') {
+        line.insert_str(end, &format!(",\"resident_bytes\":{bytes}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_the_first_member() {
+        let mut line = with_age("{\"layout\":1}\n", "7");
+        assert_eq!(line, "{\"age_ms\":7,\"layout\":1}\n");
+        add_resident(&mut line, 4096);
+        assert_eq!(line, "{\"age_ms\":7,\"resident_bytes\":4096,\"layout\":1}\n");
     }
 }

@@ -25,10 +25,7 @@ pub fn answer<E: Display>(
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = read(&mut stream)?;
-    let answer = match Request::parse(&request) {
-        Ok(request) => request.answer(metrics),
-        Err(status) => Answer::plain(status, status),
-    };
+    let answer = respond(&request, metrics).unwrap_or_else(|status| Answer::plain(status, status));
     answer.write(&mut stream, request.starts_with(b"HEAD "))
 }
 
@@ -50,49 +47,38 @@ fn read(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-struct Request<'a> {
-    path: &'a str,
-    takes_openmetrics: bool,
-}
-
-impl<'a> Request<'a> {
-    /// Parses a request; the error is a status line.
-    fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
-        let bad = "400 Bad Request";
-        let text = std::str::from_utf8(bytes).map_err(|_| bad)?;
-        let (head, _) = text.split_once("\r\n\r\n").ok_or(bad)?;
-        let mut lines = head.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        let (Some(method), Some(path), Some(version)) = (words.next(), words.next(), words.next())
-        else {
-            return Err(bad);
-        };
-        if !version.starts_with("HTTP/1.") {
-            return Err("505 HTTP Version Not Supported");
-        }
-        if !["GET", "HEAD"].contains(&method) {
-            return Err("405 Method Not Allowed");
-        }
-        let takes_openmetrics =
-            lines.filter_map(|line| line.split_once(':')).any(|(name, value)| {
-                name.eq_ignore_ascii_case("accept")
-                    && value.contains("application/openmetrics-text")
-            });
-        let path = path.split('?').next().unwrap_or_default();
-        Ok(Self { path, takes_openmetrics })
+/// The answer to a request; an error is a status line.
+fn respond<E: Display>(
+    request: &[u8],
+    metrics: impl FnOnce(Format) -> Result<String, E>,
+) -> Result<Answer, &'static str> {
+    let bad = "400 Bad Request";
+    let text = std::str::from_utf8(request).map_err(|_| bad)?;
+    let (head, _) = text.split_once("\r\n\r\n").ok_or(bad)?;
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(path), Some(version)) = (words.next(), words.next(), words.next())
+    else {
+        return Err(bad);
+    };
+    if !version.starts_with("HTTP/1.") {
+        return Err("505 HTTP Version Not Supported");
     }
-
-    fn answer<E: Display>(&self, metrics: impl FnOnce(Format) -> Result<String, E>) -> Answer {
-        let format = if self.takes_openmetrics { Format::OpenMetrics } else { Format::Text };
-        match self.path {
-            "/metrics" => match metrics(format) {
-                Ok(text) => Answer { status: "200 OK", kind: format.content_type(), text },
-                Err(error) => Answer::plain("503 Service Unavailable", &error.to_string()),
-            },
-            "/" => Answer::plain("200 OK", "quarry: the metrics are at /metrics"),
-            _ => Answer::plain("404 Not Found", "the metrics are at /metrics"),
-        }
+    if !["GET", "HEAD"].contains(&method) {
+        return Err("405 Method Not Allowed");
     }
+    let takes_openmetrics = lines.filter_map(|line| line.split_once(':')).any(|(name, value)| {
+        name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text")
+    });
+    let format = if takes_openmetrics { Format::OpenMetrics } else { Format::Text };
+    Ok(match path.split('?').next().unwrap_or_default() {
+        "/metrics" => match metrics(format) {
+            Ok(text) => Answer { status: "200 OK", kind: format.content_type(), text },
+            Err(error) => Answer::plain("503 Service Unavailable", &error.to_string()),
+        },
+        "/" => Answer::plain("200 OK", "quarry: the metrics are at /metrics"),
+        _ => Answer::plain("404 Not Found", "the metrics are at /metrics"),
+    })
 }
 
 struct Answer {

@@ -6,7 +6,7 @@ const MOST_CHARACTERS: usize = 64;
 
 /// A name that is safe in a terminal, in columns and in a shell: 1 to 64 visible ASCII characters
 /// without quotes, backquotes and backslashes. A space becomes `_`, and any other character `?`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label(String);
 
 impl Label {
@@ -46,12 +46,6 @@ impl From<&str> for Label {
 impl fmt::Display for Label {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Label {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, out)
     }
 }
 

@@ -10,7 +10,6 @@ pub mod core_dump;
 pub mod farewell;
 mod from_record;
 pub mod http;
-mod json;
 mod label;
 pub mod lockstat;
 pub mod metrics;
@@ -26,15 +25,14 @@ pub mod vmstat;
 mod watch;
 pub mod zoneinfo;
 
-pub use activity::Activity;
 pub use choice::{Choice, Found};
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::{Process, parse_pid};
+pub use quarry_record::Memory;
 pub use size::{bytes, change, count};
 pub use snapshot::{
-    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
-    percentage,
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Snapshot, Zone, percentage,
 };
 pub use tree::{Tree, read_tree};
 pub use watch::{Ended, Family, Member};

@@ -23,22 +23,32 @@ impl Format {
     }
 }
 
-type OfProcess = fn(&Snapshot) -> Option<u64>;
-type OfLock = fn(&Lock) -> u64;
-type OfCache = fn(&Cache) -> u64;
+/// Name, help and value of a metric.
+type Metric<T, V = u64> = (&'static str, &'static str, fn(&T) -> V);
 
-const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
+const OF_PROCESSES: [Metric<Snapshot, Option<u64>>; 3] = [
+    ("quarry_resident_bytes", "Memory that the process has in RAM.", |it| it.resident),
+    ("quarry_used_bytes", "Memory that counts against the limit.", |it| Some(it.budget.used)),
+    ("quarry_limit_bytes", "The limit, where there is one.", |it| it.budget.limit),
+];
+
+const CACHE_COUNTERS: [Metric<Cache>; 4] = [
     ("quarry_cache_allocations", "Objects handed out.", |it| it.allocs),
     ("quarry_cache_fast_allocations", "Objects that a fast path handed out.", |it| it.fast_allocs),
     ("quarry_cache_frees", "Objects freed.", |it| it.frees),
     ("quarry_cache_fast_frees", "Objects that a fast path took back.", |it| it.fast_frees),
 ];
 
-const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
+const CACHE_GAUGES: [Metric<Cache>; 4] = [
     ("quarry_cache_live_objects", "Objects that the program has.", |it| it.live),
     ("quarry_cache_parked_objects", "Freed objects that CPUs and barns hold.", |it| it.parked),
     ("quarry_cache_slab_bytes", "Memory of the slabs of a cache.", Cache::slab_bytes),
     ("quarry_cache_object_bytes", "Bytes of an object.", |it| it.object_bytes),
+];
+
+const LOCK_COUNTERS: [Metric<Lock>; 2] = [
+    ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
+    ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
 ];
 
 /// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
@@ -120,8 +130,8 @@ fn information(writer: &mut Writer<'_>) {
 
 fn memory(writer: &mut Writer<'_>) {
     let state = ("quarry_memory_bytes", "Memory of the heap by what it is used for.", Kind::Gauge);
-    writer.write(state, |it| {
-        let it = &it.memory;
+    writer.write(state, |snapshot| {
+        let it = &snapshot.memory;
         let states = [
             ("objects", it.objects),
             ("parked", it.parked),
@@ -132,19 +142,14 @@ fn memory(writer: &mut Writer<'_>) {
             ("page_cache", it.page_cache),
             ("page_lists", it.page_lists),
             ("free_dirty", it.free_dirty),
-            ("free_returned", it.free_returned),
+            ("free_returned", snapshot.free_returned()),
             ("mappings", it.mappings),
-            ("mappings_kept", it.mappings_kept),
-            ("descriptors", it.descriptors),
+            ("mappings_kept", it.mappings_cached),
+            ("descriptors", snapshot.descriptors()),
         ];
         states.map(|(state, bytes)| (format!("state=\"{state}\""), bytes))
     });
-    let of_process: [(&str, &str, OfProcess); 3] = [
-        ("quarry_resident_bytes", "Memory that the process has in RAM.", |it| it.resident),
-        ("quarry_used_bytes", "Memory that counts against the limit.", |it| Some(it.budget.used)),
-        ("quarry_limit_bytes", "The limit, where there is one.", |it| it.budget.limit),
-    ];
-    for (name, help, of) in of_process {
+    for (name, help, of) in OF_PROCESSES {
         writer.write((name, help, Kind::Gauge), |it| Some((String::new(), of(it)?)));
     }
     writer.write(("quarry_zone_free_bytes", "Free memory of a zone.", Kind::Gauge), |it| {
@@ -165,11 +170,7 @@ fn caches(writer: &mut Writer<'_>) {
 }
 
 fn locks(writer: &mut Writer<'_>) {
-    let counters: [(&str, &str, OfLock); 2] = [
-        ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
-        ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
-    ];
-    for (name, help, of) in counters {
+    for (name, help, of) in LOCK_COUNTERS {
         writer.write((name, help, Kind::Counter), |it| {
             it.locks.iter().map(move |lock| (format!("lock=\"{}\"", lock.name), of(lock)))
         });

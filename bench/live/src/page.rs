@@ -17,9 +17,9 @@ const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
 pub(crate) struct Page {
-    file: File,
+    pub(crate) file: File,
     /// Offset of the page's first byte in the file.
-    start: u64,
+    pub(crate) start: u64,
 }
 
 /// The reason why a page yields no record of a process.
@@ -31,10 +31,6 @@ pub(crate) enum Refusal {
 }
 
 impl Page {
-    pub(crate) fn new(file: File, start: u64) -> Self {
-        Self { file, start }
-    }
-
     /// The figures of the process `pid` called `name`, which is `own_pid` in its own pid namespace
     /// and began at `began_ns` or later.
     pub(crate) fn of_process(
@@ -44,23 +40,23 @@ impl Page {
         name: &Label,
         began_ns: u64,
     ) -> Result<Snapshot, Refusal> {
-        let mut tries = 0;
+        let mut tries = 1;
         loop {
             let copy = self.copy().map_err(Refusal::Unreadable)?;
             Head::parse(&copy).map_err(Refusal::Record)?;
             let at = record_of(&copy, own_pid, began_ns).ok_or(Refusal::NoRecord)?;
-            let error = match Record::parse(&copy[at * RECORD_BYTES..]) {
+            match Record::parse(&copy[at * RECORD_BYTES..]) {
                 Ok(record) => {
                     return Ok(Snapshot::of_record(&record, pid, name.clone(), clock::now_ns()));
                 }
-                Err(error) => error,
-            };
-            tries += 1;
-            let may_pass = matches!(error, RecordError::Torn | RecordError::BeingWritten { .. });
-            if !may_pass || tries == MOST_COPIES {
-                return Err(Refusal::Record(error));
+                Err(RecordError::Torn | RecordError::BeingWritten { .. })
+                    if tries < MOST_COPIES =>
+                {
+                    tries += 1;
+                    thread::sleep(BETWEEN_COPIES);
+                }
+                Err(error) => return Err(Refusal::Record(error)),
             }
-            thread::sleep(BETWEEN_COPIES);
         }
     }
 
@@ -68,10 +64,6 @@ impl Page {
     pub(crate) fn record_at(&self, own_pid: u32, began_ns: u64) -> Option<usize> {
         let copy = self.copy().ok()?;
         Some(record_of(&copy, own_pid, began_ns)? * RECORD_BYTES)
-    }
-
-    pub(crate) fn into_file(self) -> File {
-        self.file
     }
 
     /// The figures of every process in the page, numbered as in its own pid namespace. Ages are

@@ -9,7 +9,7 @@ use crate::label::Label;
 use crate::page::{Page, Refusal};
 use crate::problem::{Problem, Who};
 use crate::snapshot::Snapshot;
-use crate::{clock, json};
+use crate::{clock, from_record};
 use procfs::ProcError;
 use procfs::process::{self, MMapPath, MemoryMap};
 use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES, RecordError};
@@ -91,9 +91,8 @@ impl Process {
     pub fn read(&self) -> Result<Snapshot, Problem> {
         let mut refusal = None;
         for page in self.pages()? {
-            let Who { pid, name } = &self.who;
-            match page.of_process(*pid, self.own_pid, name, self.began_ns) {
-                Ok(snapshot) => return Ok(self.with_resident(snapshot)),
+            match self.figures(&page) {
+                Ok(snapshot) => return Ok(snapshot),
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -112,7 +111,7 @@ impl Process {
     pub fn shared_record(&self) -> Result<Option<(File, usize)>, Problem> {
         let records = self.pages()?.into_iter().filter_map(|page| {
             let at = page.record_at(self.own_pid, self.began_ns)?;
-            Some((page.into_file(), at))
+            Some((page.file, at))
         });
         Ok({ records }.next())
     }
@@ -131,12 +130,14 @@ impl Process {
         self.files.statm().ok().map(|memory| memory.resident.saturating_mul(procfs::page_size()))
     }
 
-    fn with_resident(&self, mut snapshot: Snapshot) -> Snapshot {
+    fn figures(&self, page: &Page) -> Result<Snapshot, Refusal> {
+        let Who { pid, name } = &self.who;
+        let mut snapshot = page.of_process(*pid, self.own_pid, name, self.began_ns)?;
         snapshot.resident = self.resident();
         if let Some(bytes) = snapshot.resident {
-            json::add_resident(&mut snapshot.json, bytes);
+            from_record::add_resident(&mut snapshot.json, bytes);
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// Its number in its own pid namespace.
@@ -194,10 +195,8 @@ impl Process {
         };
         let (from, to) = map.address;
         let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
-        let Some(page) = open(&path) else { return Err(Problem::Closed(process)) };
-        let name = &self.who.name;
-        let figures = page.of_process(self.who.pid, self.own_pid, name, self.began_ns);
-        figures.map(|it| self.with_resident(it)).map_err(|it| self.refused(it))
+        let page = open(&path).ok_or(Problem::Closed(process))?;
+        self.figures(&page).map_err(|it| self.refused(it))
     }
 
     fn refused(&self, refusal: Refusal) -> Problem {
@@ -242,7 +241,7 @@ pub(crate) fn is_name_of_page(target: &Path) -> bool {
 fn open(link: &Path) -> Option<Page> {
     let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;
-    is_page(&file).then(|| Page::new(file, 0))
+    is_page(&file).then_some(Page { file, start: 0 })
 }
 
 pub(crate) fn is_page(file: &File) -> bool {

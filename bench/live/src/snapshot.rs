@@ -1,6 +1,7 @@
 //! The figures of a process at one moment.
 
 use crate::label::Label;
+use quarry_record::Memory;
 
 /// The figures of one process, which may publish any number, so sums and products saturate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +22,6 @@ pub struct Snapshot {
     pub memory: Memory,
     /// The limit on the memory of the process, and the memory that counts against this limit.
     pub budget: Budget,
-    /// The per-CPU page lists, all CPUs together.
-    pub page_lists: PageLists,
     /// The page lists of each CPU.
     pub cpu_lists: Vec<CpuLists>,
     /// Counts, named as in `/proc/vmstat`.
@@ -46,8 +45,6 @@ pub struct Identity {
     pub slab_policy: Label,
     /// The policy of the page lists.
     pub page_policy: Label,
-    /// The policy of the LRU lists.
-    pub lru_policy: Label,
     /// The backend of the fast paths: sequences, or locked slots.
     pub backend: Label,
     /// Number of CPUs that the process's heap was made for.
@@ -106,63 +103,13 @@ pub struct Zone {
     pub boost: u64,
 }
 
-/// The use of a process's memory, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Objects that the program has.
-    pub objects: u64,
-    /// Objects in the arrays of CPUs and in barns.
-    pub parked: u64,
-    /// Free objects in slabs with an object in use.
-    pub free_in_slabs: u64,
-    /// Slabs without an object in use.
-    pub empty_slabs: u64,
-    /// Bytes of slabs outside of objects.
-    pub around_objects: u64,
-    /// Blocks of pages in use.
-    pub blocks: u64,
-    /// Pages of the page cache.
-    pub page_cache: u64,
-    /// Pages on the page lists of CPUs.
-    pub page_lists: u64,
-    /// Free memory of the zones that may hold data.
-    pub free_dirty: u64,
-    /// Free memory of the zones that is not resident: given back to the system, or never touched.
-    pub free_returned: u64,
-    /// Mappings in use.
-    pub mappings: u64,
-    /// Freed mappings kept for later requests.
-    pub mappings_kept: u64,
-    /// Quarry's own descriptors as mapped, touched or not; not part of the other figures.
-    pub descriptors: u64,
-}
-
 /// The limit on the memory of a process, and the memory that counts against it, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The limit; `None` if there is none.
     pub limit: Option<u64>,
-    /// The budget's marks: min, low and high.
-    pub marks: [u64; 3],
     /// Bytes that count against the limit.
     pub used: u64,
-    /// An estimate of the bytes that requests can get before one is refused.
-    pub available: u64,
-}
-
-/// The per-CPU page lists, all CPUs together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageLists {
-    /// Frames on the lists now.
-    pub frames: u64,
-    /// Blocks handed out.
-    pub allocs: u64,
-    /// Blocks freed.
-    pub frees: u64,
-    /// Allocations that took the zone's lock.
-    pub allocs_at_zone: u64,
-    /// Frees that took the zone's lock.
-    pub frees_at_zone: u64,
 }
 
 /// The page lists of one CPU for one node, in frames.
@@ -227,12 +174,56 @@ impl Snapshot {
     }
 
     /// Resident bytes beyond live, kept and dirty ones: code, stacks, memory not from `malloc`, and
-    /// touched [`Memory::descriptors`]. Negative if live memory was not touched yet.
+    /// touched [`descriptors`](Self::descriptors). Negative if live memory was not touched yet.
     #[must_use]
     pub fn unaccounted(&self) -> Option<i64> {
-        let known = sum([self.memory.live(), self.memory.kept(), self.memory.free_dirty]);
+        let known = sum([self.live(), self.kept(), self.memory.free_dirty]);
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.resident.map(|resident| signed(resident).saturating_sub(signed(known)))
+    }
+
+    /// The value of an event; 0 if there is none of this name.
+    #[must_use]
+    pub fn event(&self, name: &str) -> u64 {
+        self.events.iter().find(|it| it.name.as_str() == name).map_or(0, |it| it.count)
+    }
+
+    /// Bytes that the program has, the page cache included.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        let it = &self.memory;
+        sum([it.objects, it.blocks, it.mappings, it.page_cache])
+    }
+
+    /// Bytes that the program has freed and Quarry keeps, with their contents, for later requests.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        sum([self.slab_reclaimable(), self.memory.page_lists, self.memory.mappings_cached])
+    }
+
+    /// Bytes of slabs that hold no data of the program.
+    pub(crate) fn slab_reclaimable(&self) -> u64 {
+        let it = &self.memory;
+        sum([it.parked, it.free_in_slabs, it.empty_slabs, it.around_objects])
+    }
+
+    /// Free memory of the zones that is not resident: given back to the system, or never touched.
+    #[must_use]
+    pub fn free_returned(&self) -> u64 {
+        sum([self.memory.free_zero, self.memory.withheld])
+    }
+
+    /// Bytes of Quarry's own descriptors as mapped, touched or not; not part of the other figures.
+    #[must_use]
+    pub fn descriptors(&self) -> u64 {
+        let it = &self.memory;
+        sum([
+            it.metadata_sheaves,
+            it.metadata_slab_headers,
+            it.metadata_cpu_slabs,
+            it.metadata_cached_pages,
+            it.metadata_other,
+        ])
     }
 }
 
@@ -265,21 +256,6 @@ impl Cache {
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {
         self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
-    }
-}
-
-impl Memory {
-    /// Bytes that the program has, the page cache included.
-    #[must_use]
-    pub fn live(&self) -> u64 {
-        sum([self.objects, self.blocks, self.mappings, self.page_cache])
-    }
-
-    /// Bytes that the program has freed and Quarry keeps, with their contents, for later requests.
-    #[must_use]
-    pub fn kept(&self) -> u64 {
-        let slabs = sum([self.parked, self.free_in_slabs, self.empty_slabs, self.around_objects]);
-        sum([slabs, self.page_lists, self.mappings_kept])
     }
 }
 
@@ -317,7 +293,7 @@ mod tests {
         assert_eq!(sum([u64::MAX, 1]), u64::MAX);
         let cache = Cache { slabs: u64::MAX, frames_per_slab: 8, ..Cache::default() };
         assert_eq!(cache.slab_bytes(), u64::MAX);
-        let over = Budget { limit: Some(1), used: 2, ..Budget::default() };
+        let over = Budget { limit: Some(1), used: 2 };
         assert_eq!(over.headroom(), Some(0));
     }
 
@@ -325,7 +301,7 @@ mod tests {
     fn the_rest_of_resident_memory_does_not_depend_on_mapped_descriptors() {
         let rest = |descriptors| {
             let memory = Memory { objects: 50, parked: 20, free_dirty: 10, ..Memory::default() };
-            let memory = Memory { descriptors, free_returned: 1 << 20, ..memory };
+            let memory = Memory { metadata_other: descriptors, free_zero: 1 << 20, ..memory };
             Snapshot { memory, resident: Some(100), ..Snapshot::default() }.unaccounted()
         };
         assert_eq!([rest(0), rest(7 << 20)], [Some(20), Some(20)]);

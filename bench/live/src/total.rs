@@ -1,9 +1,8 @@
 //! Adds up the figures of several processes.
 
 use crate::label::Label;
-use crate::snapshot::{
-    Budget, Cache, CpuLists, Event, Identity, Lock, Memory, PageLists, Snapshot, Zone,
-};
+use crate::snapshot::{Cache, CpuLists, Event, Identity, Lock, Snapshot, Zone};
+use quarry_record::Memory;
 
 /// Adds fields of a part to a sum.
 macro_rules! add_each {
@@ -39,10 +38,14 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     let add = |sum: &mut CpuLists, part: &CpuLists| add_each!(sum, part: count, high);
     merge(&mut total.cpu_lists, &other.cpu_lists, |it| (it.cpu, it.node), add);
     merge(&mut total.events, &other.events, |it| it.name.clone(), add_event);
-    merge(&mut total.locks, &other.locks, |it| it.name.clone(), add_lock);
+    let add = |sum: &mut Lock, part: &Lock| {
+        add_each!(sum, part: acquisitions, contentions, wait_ns, hold_samples, hold_ns);
+    };
+    merge(&mut total.locks, &other.locks, |it| it.name.clone(), add);
     add_memory(&mut total.memory, &other.memory);
-    add_budget(&mut total.budget, &other.budget);
-    add_page_lists(&mut total.page_lists, &other.page_lists);
+    let (sum, part) = (&mut total.budget, &other.budget);
+    sum.limit = sum.limit.into_iter().chain(part.limit).min();
+    add_each!(sum, part: used);
 }
 
 /// Adds each part to the sum with the same key. If no sum has the key, the part becomes a new one.
@@ -65,7 +68,6 @@ fn add_identity(total: &mut Identity, other: &Identity) {
         (&mut total.version, &other.version),
         (&mut total.slab_policy, &other.slab_policy),
         (&mut total.page_policy, &other.page_policy),
-        (&mut total.lru_policy, &other.lru_policy),
         (&mut total.backend, &other.backend),
     ] {
         if *sum != *part {
@@ -92,22 +94,12 @@ fn add_zone(sum: &mut Zone, part: &Zone) {
     add_each!(sum, part: managed, free, in_extents, dirty, boost);
 }
 
+/// Adds the parts that a snapshot shows.
 fn add_memory(sum: &mut Memory, part: &Memory) {
     add_each!(sum, part: objects, parked, free_in_slabs, empty_slabs, around_objects);
-    add_each!(sum, part: blocks, page_cache, page_lists, free_dirty, free_returned);
-    add_each!(sum, part: mappings, mappings_kept, descriptors);
-}
-
-fn add_budget(sum: &mut Budget, part: &Budget) {
-    sum.limit = match (sum.limit, part.limit) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    };
-    add_each!(sum, part: used, available);
-}
-
-fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
-    add_each!(sum, part: frames, allocs, frees, allocs_at_zone, frees_at_zone);
+    add_each!(sum, part: blocks, page_cache, page_lists, free_dirty, free_zero, withheld);
+    add_each!(sum, part: mappings, mappings_cached, metadata_sheaves, metadata_slab_headers);
+    add_each!(sum, part: metadata_cpu_slabs, metadata_cached_pages, metadata_other);
 }
 
 /// For durations takes the longest, for other events the sum.
@@ -118,13 +110,10 @@ fn add_event(sum: &mut Event, part: &Event) {
     };
 }
 
-fn add_lock(sum: &mut Lock, part: &Lock) {
-    add_each!(sum, part: acquisitions, contentions, wait_ns, hold_samples, hold_ns);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Budget;
 
     #[test]
     fn parts_of_one_name_are_added() {
@@ -139,7 +128,7 @@ mod tests {
             process: process("sh", "sheaf"),
             age_ms: Some(5),
             caches: vec![cache("a", 1), cache("b", 2)],
-            budget: Budget { limit: None, used: 3, ..Budget::default() },
+            budget: Budget { limit: None, used: 3 },
             events: vec![event("allocstall", u64::MAX), event("direct_reclaim_max_ns", 7)],
             zones: vec![Zone { free_blocks: vec![1], ..Zone::default() }],
             ..Snapshot::default()
@@ -148,7 +137,7 @@ mod tests {
             process: process("cat", "slub"),
             age_ms: Some(9),
             caches: vec![cache("b", 40), cache("c", 5)],
-            budget: Budget { limit: Some(100), used: 30, ..Budget::default() },
+            budget: Budget { limit: Some(100), used: 30 },
             events: vec![event("allocstall", 2), event("direct_reclaim_max_ns", 3)],
             zones: vec![Zone { free_blocks: vec![1, 2], ..Zone::default() }],
             ..Snapshot::default()

@@ -16,21 +16,14 @@ pub struct Tree {
     pub others: usize,
 }
 
-impl From<Snapshot> for Tree {
-    fn from(only: Snapshot) -> Self {
-        Self { snapshots: vec![only], others: 0 }
-    }
-}
-
 /// Reads a process and its descendants except orphans, whose parent has ended. O(processes).
 ///
 /// # Errors
 /// `NoProcess`; if no process has figures, the problem of `pid`.
 pub fn read_tree(pid: u32) -> Result<Tree, Problem> {
     let root = Process::new(pid)?;
-    let first = root.read();
     let (mut snapshots, mut others, mut problem) = (Vec::new(), 0, None);
-    match first {
+    match root.read() {
         Ok(snapshot) => snapshots.push(snapshot),
         Err(error) => (others, problem) = (1, Some(error)),
     }
@@ -49,8 +42,7 @@ pub fn read_tree(pid: u32) -> Result<Tree, Problem> {
 
 fn descendants(root: u32) -> Vec<u32> {
     let mut found = Vec::new();
-    let mut next = 0;
-    let mut parent = root;
+    let (mut next, mut parent) = (0, root);
     loop {
         for child in children_of(parent) {
             if !found.contains(&child) && found.len() < MOST_PROCESSES {

@@ -1,38 +1,39 @@
 //! The layout of `/proc/vmstat`: a name and a number on each line (Linux 6.18, `mm/vmstat.c`).
 
 use crate::snapshot::{FRAME_BYTES, Snapshot, sum};
-use std::fmt::Write;
 
 /// The text of `/proc/vmstat`. Names with `nr_` count frames of 4 KiB. O(events).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
-    let mut text = String::new();
-    for (name, count) in lines(snapshot) {
-        let _ = writeln!(text, "{name} {count}");
-    }
-    text
+    lines(snapshot).iter().map(|(name, count)| format!("{name} {count}\n")).collect()
+}
+
+/// Frames by their use, which the kernel counts for each node.
+pub(crate) fn uses(snapshot: &Snapshot) -> [(&'static str, u64); 6] {
+    let memory = &snapshot.memory;
+    [
+        ("nr_slab_reclaimable", snapshot.slab_reclaimable()),
+        ("nr_slab_unreclaimable", memory.objects),
+        ("nr_file_pages", memory.page_cache),
+        ("nr_blocks", memory.blocks),
+        ("nr_mapped", memory.mappings),
+        ("nr_mappings_kept", memory.mappings_cached),
+    ]
+    .map(|(name, bytes)| (name, bytes / FRAME_BYTES))
 }
 
 /// Names with values, the ones computed here first. No name occurs twice.
 fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
-    let memory = &snapshot.memory;
-    let frames = |bytes: u64| bytes / FRAME_BYTES;
-    let reclaimable =
-        sum([memory.parked, memory.free_in_slabs, memory.empty_slabs, memory.around_objects]);
-    let mut lines = vec![
-        ("nr_free_pages", sum(snapshot.zones.iter().map(|zone| zone.free))),
-        ("nr_slab_reclaimable", frames(reclaimable)),
-        ("nr_slab_unreclaimable", frames(memory.objects)),
-        ("nr_file_pages", frames(memory.page_cache)),
-        ("nr_blocks", frames(memory.blocks)),
-        ("nr_mapped", frames(memory.mappings)),
-        ("nr_mappings_kept", frames(memory.mappings_kept)),
-        ("nr_free_dirty", frames(memory.free_dirty)),
-        ("pgalloc_normal", snapshot.page_lists.allocs),
-        ("pgfree", snapshot.page_lists.frees),
-        ("zone_lock_allocs", snapshot.page_lists.allocs_at_zone),
-        ("zone_lock_frees", snapshot.page_lists.frees_at_zone),
-    ];
+    let both = |one, other| sum([one, other].map(|name| snapshot.event(name)));
+    let mut lines = vec![("nr_free_pages", sum(snapshot.zones.iter().map(|zone| zone.free)))];
+    lines.extend(uses(snapshot));
+    lines.extend([
+        ("nr_free_dirty", snapshot.memory.free_dirty / FRAME_BYTES),
+        ("pgalloc_normal", both("pcp_allocs", "pcp_bypassed_allocs")),
+        ("pgfree", both("pcp_frees", "pcp_bypassed_frees")),
+        ("zone_lock_allocs", both("pcp_refills", "pcp_bypassed_allocs")),
+        ("zone_lock_frees", both("pcp_drains", "pcp_bypassed_frees")),
+    ]);
     for event in &snapshot.events {
         if lines.iter().all(|(name, _)| *name != event.name.as_str()) {
             lines.push((event.name.as_str(), event.count));
@@ -44,7 +45,8 @@ fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Event, Memory, Zone};
+    use crate::snapshot::{Event, Zone};
+    use quarry_record::Memory;
 
     #[test]
     fn a_line_is_the_kernels() {

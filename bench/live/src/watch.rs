@@ -29,9 +29,7 @@ const MESSAGE_BYTES: usize = 64;
 pub struct Family {
     pages: Vec<Known>,
     makers: Vec<u32>,
-    ended: Vec<Member>,
-    /// The sum of the figures of processes beyond [`MOST_APART`], and their number.
-    summed: Option<(Snapshot, usize)>,
+    ended: Ended,
 }
 
 #[derive(Debug)]
@@ -98,9 +96,7 @@ impl Family {
         let maker = u32::from_ne_bytes(maker.try_into().unwrap_or_default());
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                for descriptor in descriptors {
-                    self.keep(descriptor, maker, Label::new(name));
-                }
+                descriptors.for_each(|it| self.keep(it, maker, Label::new(name)));
             }
         }
         true
@@ -116,7 +112,7 @@ impl Family {
         if is_ours && is_page(&file) && self.pages.iter().all(|it| it.identity != identity) {
             let index = self.makers.len();
             self.makers.push(maker);
-            self.pages.push(Known { page: Page::new(file, 0), index, name, identity });
+            self.pages.push(Known { page: Page { file, start: 0 }, index, name, identity });
         }
         if self.pages.len() > MOST_PAGES {
             self.retire();
@@ -145,12 +141,12 @@ impl Family {
     }
 
     fn add(&mut self, member: Member) {
-        if self.ended.len() < MOST_APART {
-            self.ended.push(member);
+        if self.ended.processes.len() < MOST_APART {
+            self.ended.processes.push(member);
             return;
         }
         let figures = member.figures;
-        self.summed = Some(match self.summed.take() {
+        self.ended.summed = Some(match self.ended.summed.take() {
             None => (figures, 1),
             Some((sum, count)) => (total::of(&[sum, figures]), count + 1),
         });
@@ -163,11 +159,11 @@ impl Family {
         for known in std::mem::take(&mut self.pages) {
             known.figures(now_ns).into_iter().for_each(|it| self.add(it));
         }
-        for member in &mut self.ended {
+        for member in &mut self.ended.processes {
             let later = &self.makers[member.page + 1..];
             member.was_replaced = later.contains(&member.figures.process.pid);
         }
-        Ended { processes: self.ended, summed: self.summed }
+        self.ended
     }
 }
 

@@ -1,6 +1,7 @@
 //! The layout of `/proc/zoneinfo` (Linux 6.18, `mm/vmstat.c`).
 
-use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
+use crate::snapshot::{Snapshot, Zone};
+use crate::vmstat;
 use std::fmt::Write;
 
 /// The text of `/proc/zoneinfo`, in frames of 4 KiB. Figures that belong to no single zone
@@ -11,7 +12,10 @@ pub fn text(snapshot: &Snapshot) -> String {
     for (index, zone) in snapshot.zones.iter().enumerate() {
         let _ = writeln!(text, "Node {}, zone {:>8}", zone.node, "Normal");
         if index == 0 {
-            per_node(snapshot, &mut text);
+            text.push_str("  per-node stats\n");
+            for (name, frames) in vmstat::uses(snapshot) {
+                let _ = writeln!(text, "      {name:<12} {frames}");
+            }
         }
         one_zone(zone, &mut text);
         text.push_str("  pagesets\n");
@@ -25,23 +29,6 @@ pub fn text(snapshot: &Snapshot) -> String {
         }
     }
     text
-}
-
-fn per_node(snapshot: &Snapshot, text: &mut String) {
-    let memory = &snapshot.memory;
-    let reclaimable =
-        [memory.parked, memory.free_in_slabs, memory.empty_slabs, memory.around_objects];
-    text.push_str("  per-node stats\n");
-    for (name, bytes) in [
-        ("nr_slab_reclaimable", sum(reclaimable)),
-        ("nr_slab_unreclaimable", memory.objects),
-        ("nr_file_pages", memory.page_cache),
-        ("nr_blocks", memory.blocks),
-        ("nr_mapped", memory.mappings),
-        ("nr_mappings_kept", memory.mappings_kept),
-    ] {
-        let _ = writeln!(text, "      {name:<12} {}", bytes / FRAME_BYTES);
-    }
 }
 
 fn one_zone(zone: &Zone, text: &mut String) {
@@ -67,7 +54,8 @@ fn one_zone(zone: &Zone, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{CpuLists, Memory};
+    use crate::snapshot::CpuLists;
+    use quarry_record::Memory;
 
     #[test]
     fn lines_are_the_kernels() {

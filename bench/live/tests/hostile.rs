@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use quarry_live::{
-    Activity, Label, Snapshot, activity, buddyinfo, farewell, lockstat, metrics, slabinfo, total,
-    vmstat, zoneinfo,
+    Label, Snapshot, activity, buddyinfo, farewell, lockstat, metrics, slabinfo, total, vmstat,
+    zoneinfo,
 };
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
@@ -126,7 +126,7 @@ fn texts(snapshot: &Snapshot) -> Vec<String> {
     vec![
         snapshot.heading(),
         slabinfo::text(snapshot),
-        activity::table("", snapshot.caches.iter().map(Activity::from)),
+        activity::table("", &snapshot.caches),
         buddyinfo::text(snapshot),
         zoneinfo::text(snapshot),
         vmstat::text(snapshot),

@@ -1,11 +1,11 @@
 //! `quarry profile`: takes or reads a heap profile, and writes it in the chosen forms.
 
 use crate::live::{self, Taken, Wish};
-use crate::profile::{Profile, Value};
+use crate::profile::{Profile, View};
 use crate::raw::Raw;
 use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
-use clap::{ValueEnum, builder::PathBufValueParser, builder::TypedValueParser};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use quarry_live::{Choice, Who};
 use quarry_mm::heap::options::parse_bytes;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
@@ -17,27 +17,6 @@ use std::time::Duration;
 
 /// Maximum number of call sites that [`held`] names.
 const MOST_HELD: usize = 3;
-
-/// The column that a profile shows first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum View {
-    /// Memory that was allocated and not freed: at exit, leaks.
-    Inuse,
-    /// All memory that was allocated, whether freed or not.
-    Alloc,
-    /// Call sites of frees, if frees were traced (--frees).
-    Frees,
-}
-
-impl View {
-    fn value(self) -> Value {
-        match self {
-            Self::Inuse => Value::InuseSpace,
-            Self::Alloc => Value::AllocSpace,
-            Self::Frees => Value::FreeSpace,
-        }
-    }
-}
 
 /// Show which call sites of a program allocate memory, and which still have it.
 ///
@@ -197,14 +176,14 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     }
     for output in outputs {
         output.write(|form, file| match form {
-            Form::Pprof => Ok(pprof::write(&shown, args.view.value(), file)?),
-            Form::Flame => flame::write(&shown, args.view.value(), file),
+            Form::Pprof => Ok(pprof::write(&shown, args.view, file)?),
+            Form::Flame => flame::write(&shown, args.view, file),
             Form::Raw => Ok(file.write_all(&raw.bytes())?),
-            Form::Text => Ok(text::write(&shown, args.view.value(), args.top, file)?),
+            Form::Text => Ok(text::write(&shown, args.view, args.top, file)?),
         })?;
     }
     if args.output.is_empty() {
-        text::write(&shown, args.view.value(), args.top, out)?;
+        text::write(&shown, args.view, args.top, out)?;
     }
     Ok(())
 }
@@ -215,7 +194,7 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// Those of the writer.
 pub fn print_in_use(taken: &Taken, most: usize, out: &mut dyn Write) -> io::Result<()> {
-    text::write(&Profile::of(&taken.raw, &taken.root), Value::InuseSpace, most, out)
+    text::write(&Profile::of(&taken.raw, &taken.root), View::Inuse, most, out)
 }
 
 /// Reads the profiles in a folder and takes the one with the most memory in use. Returns a line for
@@ -225,8 +204,8 @@ pub fn held(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let profiles = files.filter_map(|it| live::load(&it.path()).ok());
     let profiles = profiles.map(|raw| Profile::of(&raw, Path::new("/")));
-    let most = profiles.max_by_key(|it| it.total(Value::InuseSpace));
-    most.map_or_else(Vec::new, |it| text::lines(&it, Value::InuseSpace, MOST_HELD))
+    let most = profiles.max_by_key(|it| it.total(View::Inuse.space()));
+    most.map_or_else(Vec::new, |it| text::lines(&it, View::Inuse, MOST_HELD))
 }
 
 fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf, Option<Who>)> {

@@ -1,21 +1,21 @@
 //! A flame graph: the width of a box shows one value of the profile, such as the bytes in use.
 
-use crate::profile::{Profile, Value};
+use crate::profile::{Profile, VALUES, View};
 use anyhow::{Context, Result, ensure};
 use inferno::flamegraph::{self, Options};
 use std::io::Write;
 
 /// Writes a flame graph as SVG. Fails if the value is 0 in all stacks.
-pub(crate) fn write(profile: &Profile, shown: Value, out: impl Write) -> Result<()> {
-    let (_, name, unit) = Value::ALL[shown as usize];
+pub(crate) fn write(profile: &Profile, shown: View, out: impl Write) -> Result<()> {
+    let (name, unit) = VALUES[shown.space()];
     let mut lines: Vec<String> = profile
         .stacks
         .iter()
-        .filter(|stack| stack.values[shown as usize] > 0)
+        .filter(|stack| stack.values[shown.space()] > 0)
         .map(|stack| {
             let functions = stack.lines().rev().map(|line| line.function.replace(';', ":"));
             let path = functions.collect::<Vec<_>>().join(";");
-            format!("{path} {}", stack.values[shown as usize])
+            format!("{path} {}", stack.values[shown.space()])
         })
         .collect();
     ensure!(!lines.is_empty(), "the profile has no {name}: there is nothing to draw");

@@ -69,9 +69,9 @@ fn read(file: &File) -> Result<Raw> {
 /// earlier profile, from its own start on.
 pub struct Taken {
     /// The profile, and the mappings of the process.
-    pub raw: Raw,
+    pub(crate) raw: Raw,
     /// The root folder of the profiled process's files, as this command sees it.
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 /// Takes a profile of a process, from the moment at which the process reacts until `is_over`
@@ -89,11 +89,10 @@ pub fn take(
         format!("{} has closed the descriptor of its statistics page", process.who())
     })?;
     let mut target = Target { process, maps: String::new() };
-    let before = target.profile().and_then(|file| read(&file).ok());
-    let was_on = before.as_ref().is_some_and(|raw| raw.session % 2 == 1);
+    let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |raw| raw.session);
+    let was_on = before % 2 == 1;
     let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
-    let session = before.as_ref().map_or(0, |raw| raw.session);
-    let file = wait_for_start(&mut target, wish.patience, session, || is_over(None))?;
+    let file = wait_for_start(&mut target, wish.patience, before, || is_over(None))?;
     let began = Instant::now();
     let mut next_look = Instant::now();
     while !is_over(Some(began.elapsed())) && target.process.is_alive() {
@@ -171,10 +170,7 @@ fn wait_for_start(
 }
 
 /// Reads a profile from a file.
-///
-/// # Errors
-/// If the file cannot be read or is not a profile.
-pub fn load(path: &std::path::Path) -> Result<Raw> {
+pub(crate) fn load(path: &std::path::Path) -> Result<Raw> {
     let mut bytes = Vec::new();
     let of = || path.display().to_string();
     File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).with_context(of)?;

@@ -4,20 +4,19 @@ use std::path::PathBuf;
 
 /// A mapping of a file as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     /// The first address.
-    pub start: u64,
+    pub(crate) start: u64,
     /// The first address after the mapping.
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// The mapping's offset in the file.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// The file, or the kernel's name for the mapping.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// The mappings of code in `/proc/PID/maps`; malformed lines are left out.
-#[must_use]
-pub fn parse(maps: &str) -> Vec<Mapping> {
+pub(crate) fn parse(maps: &str) -> Vec<Mapping> {
     let line = |line: &str| {
         let mut fields = line.splitn(6, ' ');
         let (start, limit) = fields.next()?.split_once('-')?;

@@ -1,7 +1,7 @@
 //! The format of pprof: `profile.proto` of github.com/google/pprof, compressed with gzip. Writing
 //! the seven messages of numbers and strings by hand takes less code than a generator.
 
-use crate::profile::{Profile, VALUES, Value};
+use crate::profile::{Profile, VALUES, View};
 use crate::symbols::Line;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -48,6 +48,7 @@ impl Message {
 }
 
 /// A table of strings, to which messages refer by number; string 0 is empty.
+#[derive(Default)]
 struct Strings {
     numbers: HashMap<String, u64>,
     all: Vec<String>,
@@ -55,19 +56,18 @@ struct Strings {
 
 impl Strings {
     fn number(&mut self, text: &str) -> u64 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let number = self.all.len() as u64;
-        self.numbers.insert(text.to_owned(), number);
-        self.all.push(text.to_owned());
-        number
+        *self.numbers.entry(text.to_owned()).or_insert_with(|| {
+            self.all.push(text.to_owned());
+            self.all.len() as u64 - 1
+        })
     }
 }
 
+#[derive(Default)]
 struct Tables {
     strings: Strings,
-    functions: HashMap<(String, String, String), u64>,
+    /// Functions without their lines.
+    functions: HashMap<Line, u64>,
     /// Locations by address and mapping.
     locations: HashMap<(u64, Option<usize>), u64>,
     out: Message,
@@ -75,13 +75,14 @@ struct Tables {
 
 impl Tables {
     fn function(&mut self, line: &Line) -> u64 {
-        let key = (line.function.clone(), line.system_name.clone(), line.file.clone());
+        let key = Line { line: 0, ..line.clone() };
         let next = self.functions.len() as u64 + 1;
         if let Some(number) = self.functions.get(&key) {
             return *number;
         }
-        let system_name = if key.1.is_empty() { &key.0 } else { &key.1 };
-        let names = [&key.0, system_name, &key.2].map(|name| self.strings.number(name));
+        let Line { function, system_name, file, .. } = line;
+        let system_name = if system_name.is_empty() { function } else { system_name };
+        let names = [function, system_name, file].map(|name| self.strings.number(name));
         self.out.message(5, |function| {
             function.number(1, next);
             for (field, name) in (2..).zip(names) {
@@ -124,34 +125,20 @@ impl Tables {
     }
 }
 
-/// The values of a profile; those of frees only if frees were traced.
-fn values(profile: &Profile) -> &'static [(Value, &'static str, &'static str)] {
-    if profile.traces_frees { &Value::ALL } else { &Value::ALL[..VALUES - 2] }
-}
-
-/// Writes a profile for pprof; `shown` is the value that pprof shows first.
-///
-/// # Errors
-/// Those of the writer.
-pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()> {
-    let strings =
-        Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] };
-    let mut tables = Tables {
-        strings,
-        functions: HashMap::new(),
-        locations: HashMap::new(),
-        out: Message::default(),
-    };
-    let values = values(profile);
-    for (_, name, unit) in values {
+/// Writes a profile for pprof, which shows `shown` first.
+pub(crate) fn write(profile: &Profile, shown: View, out: impl Write) -> io::Result<()> {
+    let mut tables = Tables::default();
+    tables.strings.number("");
+    // Values of frees only if frees were traced.
+    let values = VALUES.len() - if profile.traces_frees { 0 } else { 2 };
+    for (name, unit) in &VALUES[..values] {
         tables.value_type(1, name, unit);
     }
     for stack in &profile.stacks {
         let locations: Vec<_> = stack.frames.iter().map(|it| tables.location(it)).collect();
         tables.out.message(2, |sample| {
             sample.numbers(1, locations.into_iter());
-            sample
-                .numbers(2, values.iter().map(|(value, ..)| stack.values[*value as usize] as u64));
+            sample.numbers(2, stack.values[..values].iter().map(|value| *value as u64));
         });
     }
     for (number, mapping) in profile.mappings.iter().enumerate() {
@@ -173,7 +160,7 @@ pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()>
     let lost = format!("samples: {}, lost: {}", profile.samples, profile.lost);
     let comment = tables.strings.number(&lost);
     tables.out.numbers(13, [comment].into_iter());
-    let shown = tables.strings.number(Value::ALL[shown as usize].1);
+    let shown = tables.strings.number(VALUES[shown.space()].0);
     tables.out.number(14, shown);
     for text in &tables.strings.all {
         tables.out.bytes(6, text.as_bytes());

@@ -4,66 +4,68 @@
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
 use crate::symbols::{Line, Place, Symbols};
+use clap::ValueEnum;
 use quarry_live::{Label, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// A figure that is estimated for each call site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Value {
-    /// Objects that the site allocated.
-    AllocObjects,
-    /// Bytes of the objects that the site allocated.
-    AllocSpace,
-    /// Objects that the site allocated and that were not freed.
-    InuseObjects,
-    /// Bytes of the objects that were not freed.
-    InuseSpace,
-    /// Objects that the site freed, if frees were traced.
-    FreeObjects,
-    /// Bytes of the objects that the site freed.
-    FreeSpace,
+/// The figures of call sites that a profile shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// Memory that was allocated and not freed: at exit, leaks.
+    Inuse = 1,
+    /// All memory that was allocated, whether freed or not.
+    Alloc = 0,
+    /// Call sites of frees, if frees were traced (--frees).
+    Frees = 2,
 }
 
-/// Number of values.
-pub const VALUES: usize = 6;
+impl View {
+    /// The index of its objects in [`VALUES`].
+    pub(crate) fn objects(self) -> usize {
+        2 * self as usize
+    }
 
-impl Value {
-    /// All values in the order of `values`, with the names that pprof and Go use, and their units.
-    pub const ALL: [(Self, &str, &str); VALUES] = [
-        (Self::AllocObjects, "alloc_objects", "count"),
-        (Self::AllocSpace, "alloc_space", "bytes"),
-        (Self::InuseObjects, "inuse_objects", "count"),
-        (Self::InuseSpace, "inuse_space", "bytes"),
-        (Self::FreeObjects, "free_objects", "count"),
-        (Self::FreeSpace, "free_space", "bytes"),
-    ];
+    /// The index of its bytes in [`VALUES`].
+    pub(crate) fn space(self) -> usize {
+        2 * self as usize + 1
+    }
 }
+
+/// The figures that are estimated for each call site, by the names that pprof and Go use, and their
+/// units.
+pub(crate) const VALUES: [(&str, &str); 6] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+    ("free_objects", "count"),
+    ("free_space", "bytes"),
+];
 
 /// One address of code in a call stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// The address to which the call returns.
-    pub address: u64,
+    pub(crate) address: u64,
     /// The mapping, functions and lines at the address.
-    pub place: Place,
+    pub(crate) place: Place,
 }
 
 /// A call site with its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stack {
+pub(crate) struct Stack {
     /// The frames, the callee first; the frames of Quarry itself are left out.
-    pub frames: Vec<Frame>,
-    /// By [`Value`].
-    pub values: [i64; VALUES],
-    /// The samples from which the values were estimated: allocated, in use, freed.
-    pub samples: [Count; 3],
+    pub(crate) frames: Vec<Frame>,
+    /// In the order of [`VALUES`].
+    pub(crate) values: [i64; VALUES.len()],
+    /// The samples from which the values were estimated, by [`View`].
+    pub(crate) samples: [Count; 3],
 }
 
 impl Stack {
     /// The functions, inlined ones included, the callee first.
-    pub fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
+    pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
         self.frames.iter().flat_map(|frame| &frame.place.lines)
     }
 
@@ -74,27 +76,27 @@ impl Stack {
 
 /// A profile with names.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub(crate) struct Profile {
     /// The process. Its name is that of the first mapped file, which is the program's.
-    pub process: Who,
+    pub(crate) process: Who,
     /// The call sites, in no order.
-    pub stacks: Vec<Stack>,
+    pub(crate) stacks: Vec<Stack>,
     /// The mappings, which [`Place::mapping`] numbers.
-    pub mappings: Vec<maps::Mapping>,
+    pub(crate) mappings: Vec<maps::Mapping>,
     /// Mean bytes from one sample to the next.
-    pub mean: u64,
+    pub(crate) mean: u64,
     /// Start in nanoseconds since 1970; 0 if unknown.
-    pub started_ns: u64,
+    pub(crate) started_ns: u64,
     /// Duration in nanoseconds; 0 if unknown.
-    pub duration_ns: u64,
+    pub(crate) duration_ns: u64,
     /// Number of samples of allocations.
-    pub samples: u64,
+    pub(crate) samples: u64,
     /// Number of samples that were lost, because the profile had no room for them.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// True if frees were traced.
-    pub traces_frees: bool,
+    pub(crate) traces_frees: bool,
     /// True if it is the difference of two profiles.
-    pub is_difference: bool,
+    pub(crate) is_difference: bool,
 }
 
 /// Estimates objects and bytes from samples: an object of `n` bytes is sampled with the probability
@@ -148,14 +150,13 @@ fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
 
 impl Profile {
     /// Names the call sites of a raw profile; `root` leads to the root folder of the process.
-    #[must_use]
-    pub fn of(raw: &Raw, root: &Path) -> Self {
+    pub(crate) fn of(raw: &Raw, root: &Path) -> Self {
         let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root));
         let mut stacks: HashMap<&[u64], Stack> = HashMap::new();
         for site in &raw.sites {
             let stack = stacks.entry(&site.frames).or_insert_with(|| {
                 let frames = name_frames(&site.frames, &mut symbols);
-                Stack { frames, values: [0; VALUES], samples: [Count::default(); 3] }
+                Stack { frames, values: [0; VALUES.len()], samples: [Count::default(); 3] }
             });
             for (kind, count) in samples_of(site).into_iter().enumerate() {
                 let (objects, bytes) = estimate(count, raw.mean);
@@ -183,15 +184,13 @@ impl Profile {
     }
 
     /// Subtracts `base`, by functions and lines of call sites; `base` may be of another process.
-    #[must_use]
-    pub fn minus(mut self, base: &Self) -> Self {
+    pub(crate) fn minus(mut self, base: &Self) -> Self {
         self.is_difference = true;
-        let mut less: HashMap<_, [i64; VALUES]> = HashMap::new();
+        let mut less: HashMap<_, [i64; VALUES.len()]> = HashMap::new();
         for stack in &base.stacks {
             let sum = less.entry(stack.key()).or_default();
             sum.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
         }
-        let mut rest = Vec::new();
         for stack in &mut self.stacks {
             if let Some(values) = less.remove(&stack.key()) {
                 stack.values.iter_mut().zip(values).for_each(|(value, less)| *value -= less);
@@ -203,18 +202,16 @@ impl Profile {
                 let mut frames = stack.frames.clone();
                 frames.iter_mut().for_each(|frame| frame.place.mapping = None);
                 let values = values.map(|value| -value);
-                rest.push(Stack { frames, values, samples: [Count::default(); 3] });
+                self.stacks.push(Stack { frames, values, samples: [Count::default(); 3] });
             }
         }
-        self.stacks.extend(rest);
-        self.stacks.retain(|stack| stack.values != [0; VALUES]);
+        self.stacks.retain(|stack| stack.values != [0; VALUES.len()]);
         self
     }
 
-    /// The sum of a value over all call sites.
-    #[must_use]
-    pub fn total(&self, value: Value) -> i64 {
-        self.stacks.iter().map(|stack| stack.values[value as usize]).sum()
+    /// The sum of one of [`VALUES`] over all call sites.
+    pub(crate) fn total(&self, value: usize) -> i64 {
+        self.stacks.iter().map(|stack| stack.values[value]).sum()
     }
 }
 
@@ -269,7 +266,7 @@ mod tests {
         );
         let [stack] = &profile.stacks[..] else { panic!("one stack") };
         assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0]);
-        assert_eq!((profile.samples, profile.total(Value::InuseSpace)), (4, 250_000));
+        assert_eq!((profile.samples, profile.total(View::Inuse.space())), (4, 250_000));
     }
 
     #[test]

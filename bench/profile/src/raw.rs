@@ -12,74 +12,64 @@ const MOST: u64 = 1 << 26;
 
 /// The counts for one call site and objects of about one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub(crate) struct Site {
     /// Addresses of code, the callee first.
-    pub frames: Vec<u64>,
+    pub(crate) frames: Vec<u64>,
     /// True for a site of frees: `allocated` then has the freed samples, and `freed` no meaning.
-    pub is_free: bool,
+    pub(crate) is_free: bool,
     /// Samples that were allocated.
-    pub allocated: Count,
+    pub(crate) allocated: Count,
     /// Samples that were freed since.
-    pub freed: Count,
+    pub(crate) freed: Count,
 }
 
 /// Samples and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub(crate) struct Count {
     /// Number of sampled objects.
-    pub objects: u64,
+    pub(crate) objects: u64,
     /// Bytes that were requested for these objects.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A profile in the form in which a process keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raw {
+pub(crate) struct Raw {
     /// The number of the process, in its own pid namespace.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Mean bytes from one sample to the next.
-    pub mean: u64,
+    pub(crate) mean: u64,
     /// Number of the profile in its process; odd while the profile is on.
-    pub session: u64,
+    pub(crate) session: u64,
     /// Start in nanoseconds since 1970; 0 if unknown.
-    pub started_ns: u64,
+    pub(crate) started_ns: u64,
     /// End in nanoseconds since 1970; 0 if unknown.
-    pub stopped_ns: u64,
+    pub(crate) stopped_ns: u64,
     /// Samples that were lost, because the profile had no room for them.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// True if frees were traced.
-    pub traces_frees: bool,
+    pub(crate) traces_frees: bool,
     /// The call sites.
-    pub sites: Vec<Site>,
+    pub(crate) sites: Vec<Site>,
     /// The mappings of the process in the form of `/proc/PID/maps`; empty in a memfd.
-    pub maps: String,
+    pub(crate) maps: String,
     /// The words as read, without the mappings.
     pub(crate) words: Vec<u8>,
 }
 
-struct Words<'a>(&'a [u8]);
-
-impl Words<'_> {
-    fn at(&self, index: usize) -> Option<u64> {
-        let bytes = self.0.get(index.checked_mul(8)?..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*bytes))
-    }
-}
-
 impl Raw {
     /// The bytes of the file that a process would have written.
-    #[must_use]
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         [&*self.words, self.maps.as_bytes()].concat()
     }
 
-    /// Reads a profile.
-    ///
-    /// # Errors
-    /// If the bytes are not a profile, or one of another version.
-    pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let words = Words(bytes);
-        let head = |word: Head| words.at(word as usize);
+    /// Reads a profile. Fails if the bytes are not a profile, or one of another version.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
+        let word_at = |index: usize| {
+            let bytes = bytes.get(index.checked_mul(8)?..)?.first_chunk()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        let head = |word: Head| word_at(word as usize);
         ensure!(head(Head::Magic) == Some(MAGIC), "it is no heap profile of Quarry");
         let version = head(Head::Version).unwrap_or(0);
         if version != VERSION {
@@ -90,7 +80,7 @@ impl Raw {
         let frames = HEAD_WORDS + buckets * BUCKET_WORDS;
         ensure!(bytes.len() >= frames * 8, "it is cut off");
         let sites = (0..buckets).filter_map(|bucket| {
-            let at = |word: Bucket| words.at(HEAD_WORDS + bucket * BUCKET_WORDS + word as usize);
+            let at = |word: Bucket| word_at(HEAD_WORDS + bucket * BUCKET_WORDS + word as usize);
             let (trace, size) = (at(Bucket::Trace)?, at(Bucket::Size)?);
             // A process writes a new bucket's key before its frames, so the frames may be missing.
             if at(Bucket::Key)? == 0 || trace & TRACE_WRITTEN == 0 {
@@ -101,7 +91,7 @@ impl Raw {
             if count > MOST_FRAMES as u64 || first + count > used {
                 return None;
             }
-            let frames = (first..first + count).filter_map(|at| words.at(frames + at as usize));
+            let frames = (first..first + count).filter_map(|at| word_at(frames + at as usize));
             let pair = |objects, bytes| Some(Count { objects: at(objects)?, bytes: at(bytes)? });
             Some(Site {
                 frames: frames.collect(),

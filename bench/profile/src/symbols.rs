@@ -36,11 +36,11 @@ impl Line {
 
 /// The mapping and the functions at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// The number of its mapping.
-    pub mapping: Option<usize>,
+    pub(crate) mapping: Option<usize>,
     /// The functions, the innermost inlined one first; never empty.
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
 }
 
 struct Program {
@@ -71,14 +71,11 @@ impl Program {
     }
 
     fn lines(&self, address: u64) -> Vec<Line> {
-        for loader in &self.loaders {
-            let lines = lines_of(loader, address);
-            if !lines.is_empty() {
-                return lines;
-            }
-        }
-        let symbol = self.loaders.iter().find_map(|loader| loader.find_symbol(address));
-        symbol.map(named).into_iter().collect()
+        let mut lines = self.loaders.iter().map(|loader| lines_of(loader, address));
+        lines.find(|lines| !lines.is_empty()).unwrap_or_else(|| {
+            let symbol = self.loaders.iter().find_map(|loader| loader.find_symbol(address));
+            symbol.map(named).into_iter().collect()
+        })
     }
 }
 
@@ -153,7 +150,7 @@ impl Files {
 }
 
 /// Finds names for the addresses of one process.
-pub struct Symbols {
+pub(crate) struct Symbols {
     mappings: Vec<Mapping>,
     programs: HashMap<PathBuf, Option<Program>>,
     /// The root folder of the profiled process's files, as this command sees it.
@@ -163,19 +160,17 @@ pub struct Symbols {
 
 impl Symbols {
     /// The symbols of a process with these mappings, whose root folder is at `root`.
-    #[must_use]
-    pub fn new(mappings: Vec<Mapping>, root: PathBuf) -> Self {
+    pub(crate) fn new(mappings: Vec<Mapping>, root: PathBuf) -> Self {
         Self { mappings, programs: HashMap::new(), root, known: HashMap::new() }
     }
 
     /// The mappings.
-    #[must_use]
-    pub fn mappings(&self) -> &[Mapping] {
+    pub(crate) fn mappings(&self) -> &[Mapping] {
         &self.mappings
     }
 
     /// The place of a code address; with `is_return` the place of the call before that address.
-    pub fn place(&mut self, address: u64, is_return: bool) -> &Place {
+    pub(crate) fn place(&mut self, address: u64, is_return: bool) -> &Place {
         let address = address.saturating_sub(u64::from(is_return));
         if !self.known.contains_key(&address) {
             let place = self.find(address);

@@ -1,6 +1,6 @@
 //! A profile as text: the call sites with the largest value first.
 
-use crate::profile::{Profile, Stack, Value};
+use crate::profile::{Profile, Stack, View};
 use crate::raw::Count;
 use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
@@ -17,16 +17,11 @@ fn bytes(value: i64) -> String {
     format!("{sign}{}", quarry_live::bytes(value.unsigned_abs()))
 }
 
-/// The values in bytes and in objects that belong to `shown`, and a verb for them.
-fn pair(shown: Value) -> (Value, Value, &'static str) {
+fn verb(shown: View) -> &'static str {
     match shown {
-        Value::AllocObjects | Value::AllocSpace => {
-            (Value::AllocSpace, Value::AllocObjects, "allocated")
-        }
-        Value::InuseObjects | Value::InuseSpace => {
-            (Value::InuseSpace, Value::InuseObjects, "in use")
-        }
-        Value::FreeObjects | Value::FreeSpace => (Value::FreeSpace, Value::FreeObjects, "freed"),
+        View::Alloc => "allocated",
+        View::Inuse => "in use",
+        View::Frees => "freed",
     }
 }
 
@@ -44,14 +39,11 @@ fn interval(value: i64, sampled: Count) -> (i64, i64) {
     (low as i64, at(bound(count + 1.0, 1.0)) as i64)
 }
 
-fn of(stack: &Stack, value: Value) -> i64 {
-    stack.values[value as usize]
-}
-
-fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
-    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();
+fn sorted(profile: &Profile, shown: View) -> Vec<&Stack> {
+    let held = |it: &Stack| it.values[shown.space()];
+    let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| held(it) != 0).collect();
     stacks.sort_by(|one, other| {
-        let size = |it: &Stack| of(it, shown).abs();
+        let size = |it: &Stack| held(it).abs();
         let names = |it: &Stack| it.lines().map(|line| line.function.clone()).collect::<Vec<_>>();
         size(other).cmp(&size(one)).then_with(|| names(one).cmp(&names(other)))
     });
@@ -59,11 +51,11 @@ fn sorted(profile: &Profile, shown: Value) -> Vec<&Stack> {
 }
 
 /// A line for each of the `most` call sites with the largest `shown`: its bytes and its callers.
-pub(crate) fn lines(profile: &Profile, shown: Value, most: usize) -> Vec<String> {
-    let (space, _, verb) = pair(shown);
+pub(crate) fn lines(profile: &Profile, shown: View, most: usize) -> Vec<String> {
     let line = |stack: &&Stack| {
         let callers: Vec<String> = stack.lines().take(LINE_CALLERS).map(Line::text).collect();
-        format!("{} {verb}: {}", bytes(of(stack, space)), callers.join(" < "))
+        let held = bytes(stack.values[shown.space()]);
+        format!("{held} {}: {}", verb(shown), callers.join(" < "))
     };
     sorted(profile, shown).iter().take(most).map(line).collect()
 }
@@ -71,19 +63,18 @@ pub(crate) fn lines(profile: &Profile, shown: Value, most: usize) -> Vec<String>
 /// Prints the `most` call sites with the largest `shown`.
 pub(crate) fn write(
     profile: &Profile,
-    shown: Value,
+    shown: View,
     most: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (space, objects, verb) = pair(shown);
-    let stacks = sorted(profile, shown);
-    let total = profile.total(space);
+    let (verb, stacks) = (verb(shown), sorted(profile, shown));
+    let total = profile.total(shown.space());
     writeln!(
         out,
         "{}: {} {verb} in {} at {}, estimated from {} (one in {})",
         profile.process,
         bytes(total),
-        counted(profile.total(objects), "object"),
+        counted(profile.total(shown.objects()), "object"),
         counted(stacks.len() as i64, "call site"),
         counted(profile.samples as i64, "sample"),
         bytes(profile.mean as i64)
@@ -93,12 +84,13 @@ pub(crate) fn write(
     }
     let (hidden, mut has_few) = (stacks.len().saturating_sub(most), false);
     for stack in stacks.into_iter().take(most) {
-        let share = 100.0 * of(stack, space) as f64 / (total as f64).abs().max(1.0);
-        let (held, count) = (bytes(of(stack, space)), of(stack, objects));
-        write!(out, "\n{held} {verb} ({share:.1} %) in {}", counted(count, "object"))?;
-        let sampled = stack.samples[space as usize / 2];
+        let held = stack.values[shown.space()];
+        let share = 100.0 * held as f64 / (total as f64).abs().max(1.0);
+        let objects = counted(stack.values[shown.objects()], "object");
+        write!(out, "\n{} {verb} ({share:.1} %) in {objects}", bytes(held))?;
+        let sampled = stack.samples[shown as usize];
         if sampled.objects > 0 && !profile.is_difference {
-            let (low, high) = interval(of(stack, space), sampled);
+            let (low, high) = interval(held, sampled);
             let samples = counted(sampled.objects as i64, "sample");
             write!(out, "; {samples}: {} to {}", bytes(low), bytes(high))?;
             has_few |= sampled.objects < FEW && low < high;

@@ -16,4 +16,4 @@ mod varint;
 
 pub use event::{Call, Decoder, Encoder, Event, LONGEST_EVENT};
 pub use layout::CHUNK_BYTES;
-pub use reader::{Recorded, Trace, TraceError};
+pub use reader::{Trace, TraceError};

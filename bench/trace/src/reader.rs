@@ -3,8 +3,8 @@
 use crate::event::{Decoder, Event};
 use crate::layout::{
     AT_CHUNK_BYTES, AT_CHUNK_START, AT_CHUNK_THREAD, AT_CHUNK_USED, AT_COMMAND, AT_COMMAND_LENGTH,
-    AT_LOST, AT_PROCESS, AT_START, AT_USED_CHUNKS, AT_VERSION, CHUNK_BYTES, CHUNK_HEADER_BYTES,
-    COMMAND_BYTES, HEADER_BYTES, MAGIC, VERSION, file_bytes,
+    AT_LOST, AT_USED_CHUNKS, AT_VERSION, CHUNK_BYTES, CHUNK_HEADER_BYTES, COMMAND_BYTES,
+    HEADER_BYTES, MAGIC, VERSION, file_bytes,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -14,51 +14,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be read.
-    #[error("{}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
-    /// The file is no trace.
-    #[error("{}: not a trace of `quarry record`: {what}", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The content that was found.
-        what: String,
-    },
+    #[error("{path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, io::Error),
+    /// The file is no trace; the text names the content that was found.
+    #[error("{path}: not a trace of `quarry record`: {1}", path = .0.display())]
+    Foreign(PathBuf, String),
     /// Another version of Quarry wrote it.
-    #[error("{}: a trace of version {found}, and this quarry reads version {VERSION}",
-        path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
-    /// A part of it is missing or wrong.
-    #[error("{}: damaged in chunk {chunk} of {chunks}: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The chunk, from 0 on.
-        chunk: usize,
-        /// Chunks in use.
-        chunks: usize,
-        /// The damage.
-        what: String,
-    },
-}
-
-/// The events of one thread, by time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Its number in the order in which the process's threads first allocated, from 1 on.
-    pub thread: u32,
-    /// Its events.
-    pub events: Vec<Event>,
+    #[error(
+        "{path}: a trace of version {1}, and this quarry reads version {VERSION}",
+        path = .0.display()
+    )]
+    Version(PathBuf, u32),
+    /// A part of it is missing or wrong, as the text tells.
+    #[error("{path}: damaged {1}", path = .0.display())]
+    Damaged(PathBuf, String),
 }
 
 /// The calls of a process.
@@ -66,14 +35,10 @@ pub struct Recorded {
 pub struct Trace {
     /// The command line, its words separated by spaces.
     pub command: String,
-    /// The process.
-    pub process: u32,
-    /// The monotonic clock when the recording began, in nanoseconds.
-    pub start_ns: u64,
     /// Number of calls not recorded: there was no room left, or a signal handler made them.
     pub lost: u64,
-    /// Its threads, by number.
-    pub threads: Vec<Recorded>,
+    /// The events of each thread, by time. Threads are in the order of their first allocations.
+    pub threads: Vec<Vec<Event>>,
     /// Bytes of the events.
     pub event_bytes: u64,
     /// Number of chunks in use.
@@ -86,8 +51,8 @@ impl Trace {
     /// # Errors
     /// If the file cannot be read, is no trace, is one of another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
-        let bytes = std::fs::read(path)
-            .map_err(|error| TraceError::Unreadable { path: path.into(), error })?;
+        let bytes =
+            std::fs::read(path).map_err(|error| TraceError::Unreadable(path.into(), error))?;
         File { path, bytes: &bytes }.trace()
     }
 
@@ -96,7 +61,7 @@ impl Trace {
     /// # Errors
     /// As for [`read`](Self::read), except damage after the header.
     pub fn check(path: &Path) -> Result<(), TraceError> {
-        let unreadable = |error| TraceError::Unreadable { path: path.into(), error };
+        let unreadable = |error| TraceError::Unreadable(path.into(), error);
         let mut header = Vec::new();
         let file = std::fs::File::open(path).map_err(unreadable)?;
         file.take(HEADER_BYTES as u64).read_to_end(&mut header).map_err(unreadable)?;
@@ -106,7 +71,7 @@ impl Trace {
     /// Calls of all threads.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.threads.iter().map(|it| it.events.len()).sum()
+        self.threads.iter().map(Vec::len).sum()
     }
 }
 
@@ -136,20 +101,17 @@ impl File<'_> {
         for chunk in 0..chunks {
             event_bytes += self.read_chunk(chunk, chunks, &mut threads)?;
         }
-        let threads = threads.into_iter().map(|(thread, events)| Recorded { thread, events });
         Ok(Trace {
             command: words.join(" "),
-            process: self.u32(AT_PROCESS),
-            start_ns: self.u64(AT_START),
             lost: self.u64(AT_LOST),
-            threads: threads.collect(),
+            threads: threads.into_values().collect(),
             event_bytes,
             chunks,
         })
     }
 
     fn check_header(&self) -> Result<(), TraceError> {
-        let foreign = |what: String| Err(TraceError::Foreign { path: self.path.into(), what });
+        let foreign = |what: String| Err(TraceError::Foreign(self.path.into(), what));
         if !self.bytes.starts_with(&MAGIC) {
             let first = &self.bytes[..self.bytes.len().min(MAGIC.len())];
             return foreign(format!("it begins with {:?}", String::from_utf8_lossy(first)));
@@ -159,7 +121,7 @@ impl File<'_> {
         }
         let found = self.u32(AT_VERSION);
         if found != VERSION {
-            return Err(TraceError::Version { path: self.path.into(), found });
+            return Err(TraceError::Version(self.path.into(), found));
         }
         let chunk_bytes = self.u32(AT_CHUNK_BYTES);
         if chunk_bytes as usize != CHUNK_BYTES {
@@ -175,9 +137,9 @@ impl File<'_> {
         chunks: usize,
         threads: &mut BTreeMap<u32, Vec<Event>>,
     ) -> Result<u64, TraceError> {
-        let path = || self.path.into();
         let damaged = |what: &str| {
-            Err(TraceError::Damaged { path: path(), chunk, chunks, what: what.into() })
+            let what = format!("in chunk {chunk} of {chunks}: {what}");
+            Err(TraceError::Damaged(self.path.into(), what))
         };
         let at = file_bytes(chunk);
         if self.bytes.len() < at + CHUNK_BYTES {

@@ -55,8 +55,7 @@ fn chunks_of_a_thread_are_joined() {
     let trace = read(&file_of(&[(2, &[a]), (1, &[b]), (2, &[c]), (0, &[])])).unwrap();
     assert_eq!(trace.command, "prog arg");
     assert_eq!((trace.calls(), trace.chunks), (3, 4));
-    let threads: Vec<_> = trace.threads.iter().map(|it| (it.thread, &it.events[..])).collect();
-    assert_eq!(threads, [(1, &[b][..]), (2, &[a, c][..])]);
+    assert_eq!(trace.threads, [vec![b], vec![a, c]]);
 }
 
 #[test]

@@ -5,20 +5,22 @@ use quarry_trace::layout::{
     AT_CHUNK_BYTES, AT_CHUNKS, AT_COMMAND, AT_COMMAND_LENGTH, AT_LOST, AT_PROCESS, AT_START,
     AT_THREADS, AT_USED_CHUNKS, AT_VERSION, COMMAND_BYTES, MAGIC, VERSION, file_bytes,
 };
-use std::ffi::{CStr, CString, OsStr, c_int};
-use std::fs::File;
+use std::env::var_os;
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The variable with the trace's path; set by `quarry record`.
-const FILE_VARIABLE: &CStr = c"QUARRY_TRACE";
+const FILE_VARIABLE: &str = "QUARRY_TRACE";
 /// The variable with the maximum number of bytes that the trace may have; set by `quarry record`.
-const BYTES_VARIABLE: &CStr = c"QUARRY_TRACE_BYTES";
+const BYTES_VARIABLE: &str = "QUARRY_TRACE_BYTES";
 
 /// The variable that makes children record too; set by `quarry record --children`.
-const CHILDREN_VARIABLE: &CStr = c"QUARRY_TRACE_CHILDREN";
+const CHILDREN_VARIABLE: &str = "QUARRY_TRACE_CHILDREN";
 
 /// The mapped trace; null before it is open, in forked children, and if it could not be made.
 static MAPPED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
@@ -55,11 +57,9 @@ pub(crate) fn lose() {
 }
 
 pub(crate) fn next_thread() -> u32 {
-    let mapped = MAPPED.load(Ordering::Acquire);
-    if mapped.is_null() {
-        1
-    } else {
-        number(mapped, AT_THREADS).fetch_add(1, Ordering::Relaxed) + 1
+    match MAPPED.load(Ordering::Acquire) {
+        mapped if mapped.is_null() => 1,
+        mapped => number(mapped, AT_THREADS).fetch_add(1, Ordering::Relaxed) + 1,
     }
 }
 
@@ -85,19 +85,9 @@ extern "C" fn in_child() {
 /// Makes the trace that the environment names, and begins to record. If that fails, it prints the
 /// reason in one line, and the program runs without being recorded.
 pub(crate) fn open() {
-    // SAFETY: the loader runs this before the program's first thread, so the environment does not
-    // change, and its strings stay.
-    let variable = |name: &CStr| unsafe {
-        let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value))
-    };
-    let (Some(path), Some(bytes)) = (variable(FILE_VARIABLE), variable(BYTES_VARIABLE)) else {
-        return;
-    };
-    let bytes = bytes.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let chunks = bytes / CHUNK_BYTES;
-    let children = variable(CHILDREN_VARIABLE).is_some();
-    match make(path, chunks, children) {
+    let (Some(path), Some(bytes)) = (var_os(FILE_VARIABLE), var_os(BYTES_VARIABLE)) else { return };
+    let bytes = bytes.to_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    match make(Path::new(&path), bytes / CHUNK_BYTES, var_os(CHILDREN_VARIABLE).is_some()) {
         Ok(None) => {}
         Ok(Some(mapped)) => {
             // SAFETY: the handler only stores one word, which is allowed in a forked child.
@@ -112,17 +102,13 @@ pub(crate) fn open() {
 }
 
 /// A mapped file of this many chunks, with its header; `None` if the process is not to be recorded.
-fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8>> {
+fn make(path: &Path, chunks: usize, children: bool) -> io::Result<Option<*mut u8>> {
     if chunks == 0 {
         return Err(io::Error::other("there is no room for a chunk"));
     }
     let Some((file, own)) = create(path, children)? else { return Ok(None) };
-    let mapped = reserve(file, file_bytes(chunks));
-    // SAFETY: the file is ours, and the mapping does not need the descriptor.
-    unsafe { libc::close(file) };
-    let mapped = mapped.inspect_err(|_| {
-        // SAFETY: the name ends with a NUL.
-        unsafe { libc::unlink(own.as_ptr()) };
+    let mapped = reserve(&file, file_bytes(chunks)).inspect_err(|_| {
+        let _ = fs::remove_file(own);
     })?;
     fill_header(mapped, chunks as u32);
     Ok(Some(mapped))
@@ -131,43 +117,35 @@ fn make(path: &CStr, chunks: usize, children: bool) -> io::Result<Option<*mut u8
 /// Creates the file `path`, or `path.PID` for a child if `children` are recorded. `None` if another
 /// process of the program has the file already and children are not recorded. If a process executes
 /// several programs in turn, the file holds the last of them.
-fn create(path: &CStr, children: bool) -> io::Result<Option<(c_int, CString)>> {
-    let own = CString::new(format!("{}.{}", path.to_string_lossy(), std::process::id()))?;
+fn create(path: &Path, children: bool) -> io::Result<Option<(File, PathBuf)>> {
+    let own = PathBuf::from(format!("{}.{}", path.to_string_lossy(), std::process::id()));
     for name in std::iter::once(path.to_owned()).chain(children.then_some(own)) {
         if owner(&name) == Some(std::process::id()) {
-            // SAFETY: the name ends with a NUL.
-            unsafe { libc::unlink(name.as_ptr()) };
+            let _ = fs::remove_file(&name);
         }
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        // SAFETY: as above.
-        let file = unsafe { libc::open(name.as_ptr(), flags, 0o600) };
-        if file >= 0 {
-            return Ok(Some((file, name)));
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::AlreadyExists {
-            return Err(error);
+        match File::options().read(true).write(true).create_new(true).mode(0o600).open(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return Ok(Some((file?, name))),
         }
     }
     Ok(None)
 }
 
-fn owner(name: &CStr) -> Option<u32> {
+fn owner(name: &Path) -> Option<u32> {
     let mut header = [0; AT_PROCESS + 4];
-    let mut file = File::open(OsStr::from_bytes(name.to_bytes())).ok()?;
-    file.read_exact(&mut header).ok()?;
+    File::open(name).ok()?.read_exact(&mut header).ok()?;
     Some(u32::from_le_bytes(header[AT_PROCESS..].try_into().ok()?))
 }
 
 /// Gives the file its full size on the disk, and maps it.
-fn reserve(file: c_int, bytes: usize) -> io::Result<*mut u8> {
+fn reserve(file: &File, bytes: usize) -> io::Result<*mut u8> {
+    let (file, access) = (file.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: `file` is open for writing.
     let refused = unsafe { libc::posix_fallocate(file, 0, bytes as libc::off_t) };
     if refused != 0 {
         return Err(io::Error::from_raw_os_error(refused));
     }
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, which replaces none.
+    // SAFETY: a new mapping, which replaces none. It does not need the descriptor.
     let mapped = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, 0) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped.cast()) }
 }

@@ -12,9 +12,9 @@ pub(crate) const MACHINE: &str = "two-cpus";
 
 /// A replay that is compared: the experiment of the lab, the variant, the path, the bytes of a
 /// message, and the amount of work at a time.
-type Compared = (&'static str, &'static str, &'static str, usize, u32);
+pub(crate) type Compared = (&'static str, &'static str, &'static str, usize, u32);
 
-const REPLAYS: [Compared; 10] = [
+pub(crate) const REPLAYS: [Compared; 10] = [
     ("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 4_096),
     ("page-fault1", "slub-4.9+order0-310+single", "page-fault", 0, 4_096),
     ("page-fault1", "slub-4.9+order0-310+batched", "page-fault", 0, 4_096),
@@ -38,14 +38,10 @@ pub(crate) struct Counted {
     per_message: BTreeMap<&'static str, f64>,
 }
 
-const MEASURED_US: u64 = 100_000;
+pub(crate) const MEASURED_US: u64 = 100_000;
 
-/// Runs each of [`REPLAYS`] with one task and with two.
-pub(crate) fn count(machine: &MachineFile) -> Result<Vec<Counted>> {
-    count_for(machine, &REPLAYS, MEASURED_US)
-}
-
-fn count_for(machine: &MachineFile, replays: &[Compared], us: u64) -> Result<Vec<Counted>> {
+/// Runs each replay for `us` microseconds with one task and with two.
+pub(crate) fn count(machine: &MachineFile, replays: &[Compared], us: u64) -> Result<Vec<Counted>> {
     let counted = |(compared, tasks): (Compared, usize)| {
         let (experiment, variant, path, bytes, amount) = compared;
         let setting = Setting { bytes, amount, ..Setting::default() };
@@ -77,7 +73,7 @@ mod tests {
     fn the_same_replays_count_the_same() {
         let machine = MachineFile::named(MACHINE);
         let one = [("page-fault1", "slub-4.9+order0+single", "page-fault", 0, 256)];
-        let print = || serde_json::to_string(&count_for(&machine, &one, 1_000).unwrap()).unwrap();
+        let print = || serde_json::to_string(&count(&machine, &one, 1_000).unwrap()).unwrap();
         assert_eq!(print(), print());
     }
 }

@@ -52,12 +52,20 @@ fn lines<T: DeserializeOwned>(text: &str) -> Vec<T> {
     reader.deserialize().map(|line| line.expect("the tables are part of the program")).collect()
 }
 
-pub(crate) fn faults() -> Vec<Faults> {
-    lines(include_str!("../../../bench/harness/tests/golden/page_fault1_lru.csv"))
+/// The lines of document 004; with `only`, those for this number of tasks.
+pub(crate) fn faults(only: Option<usize>) -> Vec<Faults> {
+    let mut all: Vec<Faults> =
+        lines(include_str!("../../../bench/harness/tests/golden/page_fault1_lru.csv"));
+    all.retain(|line| only.is_none_or(|tasks| tasks == line.tasks));
+    all
 }
 
-pub(crate) fn transactions() -> Vec<Transactions> {
-    lines(include_str!("../../../bench/harness/tests/golden/tcp_rr_slub_slab.csv"))
+/// The lines of document 002; with `only`, the line for this number of threads.
+pub(crate) fn transactions(only: Option<usize>) -> Vec<Transactions> {
+    let mut all: Vec<Transactions> =
+        lines(include_str!("../../../bench/harness/tests/golden/tcp_rr_slub_slab.csv"));
+    all.retain(|line| only.is_none_or(|threads| threads == line.threads));
+    all
 }
 
 /// The numbers of a document's figure, in the document's order.

@@ -87,8 +87,7 @@ fn row(tasks: usize, kernel: usize) -> String {
 /// The cells that constants are fitted to: rates of processes and of threads with kernel 1.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
-    let is_asked = |line: &Faults| only.is_none_or(|tasks| tasks == line.tasks);
-    for line in documents::faults().iter().filter(|line| line.kernel == 1 && is_asked(line)) {
+    for line in documents::faults(only).iter().filter(|line| line.kernel == 1) {
         for threads in [false, true] {
             cells.push(baseline(line, threads, rate(machine, 1, line.tasks, space(threads))?));
         }
@@ -110,8 +109,7 @@ pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<
     // The rates with kernel 1: first that of processes, then that of threads.
     let mut bases = [None, None];
     let mut tried = BTreeMap::new();
-    let mut table = documents::faults();
-    table.retain(|line| only.is_none_or(|tasks| tasks == line.tasks));
+    let mut table = documents::faults(only);
     table.sort_by_key(|line| line.tasks);
     for line in &table {
         for threads in [false, true] {

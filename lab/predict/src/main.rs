@@ -13,11 +13,11 @@
 //! bulk          figures of Linux's frame allocator that others published
 //! fit           constants fitted anew, with each cell left out in turn
 //! counters      counts of two simulated CPUs, for comparison with real ones
-//! predict       the command line
 //! ```
 //!
 //! A document's machine needs a file in `data/machines`, in which every constant names its source,
-//! and a line in `machine`. A document's cells need a file here and an arm in `predict`.
+//! and a line in `machine`. A document's cells need a file here and arms in `cells` and
+//! `suppositions`.
 
 #[cfg(not(quarry_sim))]
 compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");
@@ -30,12 +30,232 @@ mod fit;
 mod machine;
 mod messages;
 mod packets;
-mod predict;
 mod run;
 mod sockets;
 mod transactions;
 mod truncation;
 
-fn main() -> std::process::ExitCode {
-    predict::main()
+use anyhow::{Context, Error, Result, anyhow, bail};
+use machine::MachineFile;
+use quarry_predict::{Cell, Moved, Printed, Shown, Supposed, skill};
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [--quick]
+               [--set CONSTANT=VALUE]..
+  DOCUMENT        000, 001, 002, 003 or 004; `llfree` for a cross-check; `counters` for the
+                  counts of two CPUs
+  --calibrate     only the cells that constants were fitted to
+  --leave-out     fitted constants, as they are without each of these cells
+  --sensitivity   each constant changed by a fifth, up and down: what moves by how much
+  --only          only rows of so many tasks or threads (002, 004)
+  --quick         a fifth of the simulated time, and no suppositions: for a look
+  --set           another value of a constant of the machines; can be given several times";
+
+/// The machines on which document 000 ran sockperf and hackbench.
+const SOCKPERF_MACHINE: &str = "000-two-sockets";
+const HACKBENCH_MACHINE: &str = "000-one-socket";
+
+/// The word on the command line, in place of a document, that prints the counts of two CPUs.
+const COUNTERS: &str = "counters";
+
+/// The documents, each with the files of its machines.
+const DOCUMENTS: [(&str, &[&str]); 7] = [
+    ("000", &[SOCKPERF_MACHINE, HACKBENCH_MACHINE]),
+    ("001", &[truncation::MACHINE]),
+    ("002", &[transactions::MACHINE]),
+    ("003", &[packets::MACHINE]),
+    ("004", &[faults::MACHINE]),
+    (bulk::MACHINE, &[bulk::MACHINE]),
+    (COUNTERS, &[counters::MACHINE]),
+];
+
+/// The largest value that `--set` accepts: one second in ns, so that no sum of a replay overflows.
+const MOST: f64 = 1e9;
+
+fn shown(machine: &MachineFile) -> Shown {
+    let fitted = machine.constants.iter().filter(|(_, constant)| constant.fitted);
+    let fitted = fitted.map(|(name, _)| name.clone()).collect();
+    Shown { name: machine.name.to_owned(), about: machine.about.clone(), fitted }
+}
+
+/// The error for a name that is not accepted.
+fn unknown(what: &str, name: &str, accepted: impl IntoIterator<Item = impl ToString>) -> Error {
+    let accepted: Vec<String> = accepted.into_iter().map(|it| it.to_string()).collect();
+    anyhow!("no {what} {name}; accepted: {}", accepted.join(", "))
+}
+
+#[derive(Default)]
+struct Options {
+    document: String,
+    machines: Vec<MachineFile>,
+    calibrate: bool,
+    leave_out: bool,
+    sensitivity: bool,
+    only: Option<usize>,
+}
+
+impl Options {
+    /// Reads the command line. Refuses rows, constants and values that the document and its
+    /// machines do not have: otherwise replays would run for minutes and ignore them.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let document = words.next().context("no document; `quarry-predict --help` lists them")?;
+        let known = DOCUMENTS.iter().find(|(name, _)| *name == document);
+        let names = DOCUMENTS.map(|(name, _)| name);
+        let (_, machines) = known.ok_or_else(|| unknown("document", &document, names))?;
+        let machines = machines.iter().map(|name| MachineFile::named(name)).collect();
+        let mut options = Self { document, machines, ..Self::default() };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word}: no value"));
+            match word.as_str() {
+                "--calibrate" => options.calibrate = true,
+                "--leave-out" => (options.calibrate, options.leave_out) = (true, true),
+                "--sensitivity" => options.sensitivity = true,
+                "--quick" => options.machines.iter_mut().for_each(|it| it.quick = true),
+                "--only" => options.only = Some(options.row(&value()?)?),
+                "--set" => options.set(&value()?)?,
+                _ => bail!("no option {word}; `quarry-predict --help` lists them"),
+            }
+        }
+        for machine in &options.machines {
+            machine.costs().context("--set")?;
+        }
+        Ok(options)
+    }
+
+    /// The number of tasks or threads that `--only` asks for.
+    fn row(&self, text: &str) -> Result<usize> {
+        let rows: BTreeSet<usize> = match self.document.as_str() {
+            "002" => documents::transactions(None).iter().map(|line| line.threads).collect(),
+            "004" => documents::faults(None).iter().map(|line| line.tasks).collect(),
+            other => bail!("--only {text}: no rows of tasks in {other}; accepted with 002 and 004"),
+        };
+        let row = text.parse().ok().filter(|it| rows.contains(it));
+        row.ok_or_else(|| unknown("row", text, rows).context(format!("--only {text}")))
+    }
+
+    /// Gives a constant of the machines the value that `--set` asks for.
+    fn set(&mut self, text: &str) -> Result<()> {
+        let given = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
+        let Some((name, value)) = given.filter(|(_, value)| (0.0..=MOST).contains(value)) else {
+            bail!("--set {text}: accepted: CONSTANT=VALUE, a value from 0 to {MOST}");
+        };
+        for machine in &mut self.machines {
+            let Some(known) = machine.constants.get_mut(name) else {
+                let error = unknown("constant", name, machine.constants.keys());
+                return Err(error.context(format!("--set {text}")));
+            };
+            known.value = value;
+        }
+        Ok(())
+    }
+
+    fn cells(&self, machine: &MachineFile) -> Result<Vec<Cell>> {
+        match (self.document.as_str(), self.calibrate) {
+            ("001", _) => Ok(Vec::new()),
+            (bulk::MACHINE, true) => bulk::calibration(machine),
+            (bulk::MACHINE, false) => bulk::predict(machine),
+            ("002", true) => transactions::calibration(machine, self.only),
+            ("002", false) => transactions::predict(machine, self.only),
+            ("003", true) => packets::calibration(machine),
+            ("003", false) => packets::predict(machine),
+            ("004", true) => faults::calibration(machine, self.only),
+            ("004", false) => faults::predict(machine, self.only),
+            (_, true) => messages::calibration(machine),
+            (_, false) => {
+                let mut cells = messages::streams(machine)?;
+                if machine.name == HACKBENCH_MACHINE && !self.sensitivity {
+                    cells.extend(messages::hackbenches(machine)?);
+                }
+                if machine.name == SOCKPERF_MACHINE {
+                    cells.extend(sockets::throughputs(machine)?);
+                }
+                Ok(cells)
+            }
+        }
+    }
+
+    /// Computes the document's suppositions on a machine, as changes of the figures in `cells`.
+    fn suppositions(&self, machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
+        match self.document.as_str() {
+            _ if self.calibrate => Ok(Vec::new()),
+            "001" => truncation::suppose(machine),
+            _ if machine.quick => Ok(Vec::new()),
+            "002" if self.only.is_none() => transactions::suppose(machine),
+            "003" => packets::suppose(machine),
+            "004" => faults::suppose(machine, cells),
+            "000" => {
+                let mut all = messages::suppose_streams(machine, cells)?;
+                all.extend(match machine.name {
+                    SOCKPERF_MACHINE => sockets::suppose(machine)?,
+                    _ => messages::suppose(machine, cells)?,
+                });
+                Ok(all)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn moved(&self, machine: &MachineFile) -> Result<Vec<Moved>> {
+        let plain = self.cells(machine)?;
+        let mut all = Vec::new();
+        for constant in machine.constants.keys() {
+            let with = |factor: f64| {
+                let mut machine = machine.clone();
+                machine.constants.get_mut(constant).expect("a key").value *= factor;
+                // A constant at its bound can move in one direction only.
+                if machine.costs().is_ok() { self.cells(&machine) } else { Ok(plain.clone()) }
+            };
+            let (lower, higher) = (with(0.8)?, with(1.2)?);
+            for ((cell, lower), higher) in plain.iter().zip(lower).zip(higher) {
+                let (machine, constant) = (machine.name.to_owned(), constant.clone());
+                let Cell { row, column, error_points, .. } = cell.clone();
+                let [lower, higher] = [lower, higher].map(|it| it.error_points - error_points);
+                all.push(Moved { machine, constant, row, column, lower, higher });
+            }
+        }
+        Ok(all)
+    }
+
+    fn print(&self) -> Result<()> {
+        if self.document == COUNTERS {
+            let (replays, us) = (&counters::REPLAYS, counters::MEASURED_US);
+            let counted = counters::count(&self.machines[0], replays, us)?;
+            println!("{}", serde_json::to_string(&counted)?);
+            return Ok(());
+        }
+        let (document, quick) = (self.document.clone(), self.machines[0].quick);
+        let mut printed = Printed { document, quick, ..Printed::default() };
+        for machine in &self.machines {
+            printed.machines.push(shown(machine));
+            if self.leave_out {
+                printed.fits.extend(fit::leave_out(machine, |it| self.cells(it))?);
+            } else if self.sensitivity {
+                printed.sensitivity.extend(self.moved(machine)?);
+            } else {
+                let cells = self.cells(machine)?;
+                printed.suppositions.extend(self.suppositions(machine, &cells)?);
+                printed.cells.extend(cells);
+            }
+        }
+        run::end_of_progress();
+        printed.skill = skill(&printed.cells);
+        printed.events = run::events();
+        println!("{}", serde_json::to_string(&printed)?);
+        Ok(())
+    }
+}
+
+/// Runs the command line. The status is 2 if the command line is wrong and nothing has run.
+fn main() -> ExitCode {
+    if std::env::args().nth(1).is_some_and(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let options = Options::parse(std::env::args().skip(1)).map_err(|error| (error, 2));
+    let done = options.and_then(|options| options.print().map_err(|error| (error, 1)));
+    let Err((error, status)) = done else { return ExitCode::SUCCESS };
+    eprintln!("quarry: {error:#}");
+    ExitCode::from(status)
 }

@@ -59,18 +59,14 @@ fn baseline(line: &Transactions, rate: f64) -> Cell {
 
 /// Returns SLUB's cells, to which constants are fitted; with `only`, the cell for so many threads.
 pub(crate) fn calibration(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
-    let wanted = |line: &Transactions| only.is_none_or(|threads| threads == line.threads);
-    let lines = documents::transactions().into_iter().filter(wanted);
+    let lines = documents::transactions(only).into_iter();
     lines.map(|line| Ok(baseline(&line, rate(machine, SLUB, line.threads)?))).collect()
 }
 
 /// Returns all cells or, with `only`, the cells for this number of threads.
 pub(crate) fn predict(machine: &MachineFile, only: Option<usize>) -> Result<Vec<Cell>> {
     let (mut cells, mut rates) = (Vec::new(), Vec::new());
-    for line in documents::transactions() {
-        if only.is_some_and(|threads| threads != line.threads) {
-            continue;
-        }
+    for line in documents::transactions(only) {
         let (threads, row) = (line.threads, line.threads.to_string());
         let slub = rate(machine, SLUB, threads)?;
         cells.push(baseline(&line, slub));
@@ -152,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_transaction_takes_2_us_more_for_each_thread_of_the_document() {
-        let table = documents::transactions();
+        let table = documents::transactions(None);
         let rates: Vec<_> = table.into_iter().map(|line| (line, [1e5, 1e5])).collect();
         let cells = round_trips(&rates);
         let figures: Vec<String> =

@@ -27,10 +27,10 @@ impl Act for Truncation {
     }
 }
 
-/// Nanoseconds per page to truncate a file on CPU `truncater` if CPU `filler` has read it.
-fn per_page(machine: &MachineFile, policies: &str, filler: u32, truncater: u32) -> Result<f64> {
-    let (filler, truncater) = (filler as usize, truncater as usize);
-    let work = Truncation { pages: PAGES, warm_ups: 2, filler, truncater };
+/// Nanoseconds per page to truncate a file on CPU 0 if CPU `filler` has read it.
+fn per_page(machine: &MachineFile, policies: &str, filler: u32) -> Result<f64> {
+    let filler = filler as usize;
+    let work = Truncation { pages: PAGES, warm_ups: 2, filler, truncater: 0 };
     let took = on_machine(machine, policies, work)?;
     Ok(took.as_nanos() as f64 / PAGES as f64)
 }
@@ -43,14 +43,14 @@ pub(crate) fn suppose(machine: &MachineFile) -> Result<Vec<Supposed>> {
     let fillers = [("another core", other_core), ("another node", remote)];
     let mut all = Vec::new();
     for kernel in KERNELS {
-        let before = per_page(machine, kernel, 0, 0)?;
+        let before = per_page(machine, kernel, 0)?;
         for (who, filler) in fillers {
             let Some(filler) = filler else { continue };
             all.push(Supposed {
                 row: format!("{kernel}, filled by {who}"),
                 column: "ns a page truncated".to_owned(),
                 before,
-                after: per_page(machine, kernel, filler, 0)?,
+                after: per_page(machine, kernel, filler)?,
             });
         }
     }

@@ -1,6 +1,6 @@
 //! The costs of a simulated machine.
 
-use crate::topology::Distance;
+use crate::topology::Topology;
 use quarry_sys::primitive::Effort;
 use serde::{Deserialize, Serialize};
 
@@ -189,25 +189,22 @@ impl Costs {
     /// The first impossible value: a bandwidth or a clock that is not above 0, a slowdown or an
     /// overlap below 1, a time below 0, or no time for a round of waiting or a slice.
     pub fn validate(&self) -> anyhow::Result<()> {
-        for (what, rate) in [
+        let bandwidths = [
             ("core_bytes_per_ns", self.core_bytes_per_ns),
             ("socket_bytes_per_ns", self.socket_bytes_per_ns),
-        ] {
+        ];
+        let clocks = self.ghz.iter().map(|ghz| ("ghz", *ghz));
+        for (what, rate) in bandwidths.into_iter().chain(clocks) {
             anyhow::ensure!(rate > 0.0, "{what} = {rate}: accepted is what is above 0");
         }
-        for ghz in &self.ghz {
-            anyhow::ensure!(*ghz > 0.0, "ghz = {ghz}: accepted is what is above 0");
-        }
-        let slowdown = self.smt_slowdown;
-        anyhow::ensure!(slowdown >= 1.0, "smt_slowdown = {slowdown}: accepted is 1 and more");
-        let overlap = self.section_overlap;
-        anyhow::ensure!(overlap >= 1.0, "section_overlap = {overlap}: accepted is 1 and more");
-        for (what, ns) in [
-            ("zone_block_ns", self.zone_block_ns),
-            ("lru_page_ns", self.lru_page_ns),
-            ("slab_slow_ns", self.slab_slow_ns),
+        for (what, value, least) in [
+            ("smt_slowdown", self.smt_slowdown, 1.0),
+            ("section_overlap", self.section_overlap, 1.0),
+            ("zone_block_ns", self.zone_block_ns, 0.0),
+            ("lru_page_ns", self.lru_page_ns, 0.0),
+            ("slab_slow_ns", self.slab_slow_ns, 0.0),
         ] {
-            anyhow::ensure!(ns >= 0.0, "{what} = {ns}: accepted is 0 and more");
+            anyhow::ensure!(value >= least, "{what} = {value}: accepted is {least} and more");
         }
         for (what, ns) in [("relax_ns", self.relax_ns), ("slice_ns", self.slice_ns)] {
             anyhow::ensure!(ns > 0, "{what} = 0: waiting would never end; accepted is 1 and more");
@@ -241,13 +238,16 @@ impl Costs {
         }
     }
 
-    /// The time to fetch a cache line from this distance.
+    /// The time to fetch a cache line that another CPU has.
     #[must_use]
-    pub fn transfer_ns(&self, distance: Distance) -> u64 {
-        match distance {
-            Distance::Core => self.hit_ns,
-            Distance::Socket => self.socket_ns,
-            Distance::Remote => self.remote_ns,
+    pub fn transfer_ns(&self, on: &Topology, one: u32, other: u32) -> u64 {
+        let is_apart = on.is_outside(one) || on.is_outside(other);
+        if is_apart || on.core_of(one) == on.core_of(other) {
+            self.hit_ns
+        } else if on.socket_of(one) == on.socket_of(other) {
+            self.socket_ns
+        } else {
+            self.remote_ns
         }
     }
 }
@@ -274,6 +274,14 @@ mod tests {
         assert!(refusal("smt_slowdown = 0.5").contains("smt_slowdown = 0.5"));
         assert!(refusal("section_overlap = 0.5").contains("section_overlap = 0.5"));
         assert!(refusal("zone_block_ns = -1.0").contains("zone_block_ns = -1"));
+    }
+
+    #[test]
+    fn a_line_takes_longer_from_farther_away() {
+        let (on, costs) = (Topology { threads: 2, ..Topology::new(2, 3) }, Costs::default());
+        let from = [7, 8, 9].map(|other| costs.transfer_ns(&on, 1, other));
+        assert_eq!(from, [costs.hit_ns, costs.socket_ns, costs.remote_ns]);
+        assert_eq!(costs.transfer_ns(&on, 0, 12), costs.hit_ns, "the one outside is nowhere");
     }
 
     #[test]

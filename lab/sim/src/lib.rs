@@ -11,8 +11,7 @@
 //! the descriptions of machines. `docs/simulator.md` says what the machine can show, and what not.
 //!
 //! Order of the files, each using only those before it: `topology`, `costs`, `outcome`;
-//! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `shared`, `simulation`,
-//! `simulate`.
+//! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `simulation`, `simulate`.
 //!
 //! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`. A critical
 //! section whose time the machine should know reports an `Effort` of `quarry_sys::primitive`.
@@ -33,8 +32,6 @@ mod locks;
 #[cfg(quarry_sim)]
 mod machine;
 #[cfg(quarry_sim)]
-mod shared;
-#[cfg(quarry_sim)]
 mod simulation;
 #[cfg(quarry_sim)]
 mod state;
@@ -44,7 +41,7 @@ pub mod task;
 pub use costs::{CacheSizes, Costs, Waiting};
 pub use outcome::{LockClass, Outcome};
 #[cfg(quarry_sim)]
-pub use shared::Barrier;
-#[cfg(quarry_sim)]
 pub use simulation::{Placement, Simulation, Stuck};
-pub use topology::{Distance, Topology};
+#[cfg(quarry_sim)]
+pub use task::Barrier;
+pub use topology::Topology;

@@ -142,15 +142,14 @@ impl Lines {
         number
     }
 
-    /// Returns whether `cpu` can make the access without a transfer: to read, its core has the
-    /// line; to write, only its core has it.
-    pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
+    /// Returns whether the core of `cpu` has the line, so that a read needs no transfer.
+    pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize) -> bool {
         if on.is_outside(cpu) {
             return true;
         }
         let core = on.core_of(cpu);
         let (cores, _) = self.holders(line);
-        let finds = has(cores, core, access != Access::Read);
+        let finds = has(cores, core, false);
         if finds {
             self.line(line).used = self.caches.uses(core);
         }
@@ -290,7 +289,7 @@ mod tests {
         lines.caches.take_in(2, 50, true);
         assert_eq!(at(200, 7, &mut lines), 1, "the other socket's cache");
         lines.caches.take_in(0, 17, false);
-        assert!(!lines.finds(&on, 0, 700, Access::Read));
+        assert!(!lines.finds(&on, 0, 700));
         assert_eq!(at(300, 7, &mut lines), 50, "the socket has it");
         lines.fetch((&on, &costs), (1, 1_000), (7, 1), Access::Read);
         lines.caches.take_in(1, 17, false);
@@ -374,8 +373,8 @@ mod tests {
         for page in 0..=MOST_PAGES {
             lines.fetch((&on, &costs), (0, 0), (page * LINES, 1), Access::Read);
         }
-        assert!(!lines.finds(&on, 0, 0, Access::Read));
-        assert!(lines.finds(&on, 0, LINES * 2, Access::Read));
+        assert!(!lines.finds(&on, 0, 0));
+        assert!(lines.finds(&on, 0, LINES * 2));
         assert!(lines.pages.len() <= MOST_PAGES);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::caches::LINE;
 use crate::costs::Waiting;
-use crate::state::{Event, State, Status, Task, TaskId};
+use crate::state::{Event, State, Status, TaskId};
 use quarry_sys::primitive::announce::Waited;
 use quarry_sys::primitive::{Access, Effort, Machine};
 use std::cell::{Cell, RefCell, RefMut};
@@ -11,58 +11,28 @@ use std::cmp::Reverse;
 /// On a CPU with interrupts, the longest time that a task computes before it lets an interrupt in.
 const INTERRUPT_NS: u64 = 500;
 
-type Yielder = corosensei::Yielder<(), ()>;
 pub(crate) type Work<'a> = Box<dyn FnOnce() + 'a>;
 
 /// The machine of a run. Its state is borrowed only within one step, never while another task runs.
 pub(crate) struct Simulated {
-    state: RefCell<State>,
-    /// For each task, the means to give up the system's thread; null before the task has begun.
-    yielders: RefCell<Vec<*const Yielder>>,
+    pub(crate) state: RefCell<State>,
     /// Tasks that running tasks have spawned and that have not begun, with their work.
-    spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
+    pub(crate) spawned: RefCell<Vec<(TaskId, Work<'static>)>>,
     random: Cell<u64>,
 }
 
 impl Simulated {
     pub(crate) fn new(state: State, seed: u64) -> Self {
-        Self {
-            state: RefCell::new(state),
-            yielders: RefCell::default(),
-            spawned: RefCell::default(),
-            random: Cell::new(seed),
-        }
+        Self { state: RefCell::new(state), spawned: RefCell::default(), random: Cell::new(seed) }
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
         self.state.borrow_mut()
     }
 
-    pub(crate) fn into_state(self) -> State {
-        self.state.into_inner()
-    }
-
-    pub(crate) fn take_spawned(&self) -> Vec<(TaskId, Work<'static>)> {
-        self.spawned.take()
-    }
-
-    pub(crate) fn spawn_later(&self, task: TaskId, work: Work<'static>) {
-        self.spawned.borrow_mut().push((task, work));
-    }
-
-    /// Notes the `yielder` by which a task that now begins can give up the system's thread.
-    pub(crate) fn begins(&self, task: TaskId, yielder: &Yielder) {
-        let mut yielders = self.yielders.borrow_mut();
-        if yielders.len() <= task {
-            yielders.resize(task + 1, std::ptr::null());
-        }
-        yielders[task] = yielder;
-    }
-
     /// Lets other tasks run until an event resumes the running task.
     pub(crate) fn suspend(&self) {
-        let running = self.state.borrow().running;
-        let yielder = self.yielders.borrow()[running];
+        let yielder = self.state().task().yielder;
         // SAFETY: the running task stored the pointer when it began. A yielder lives as long as its
         // coroutine runs, and that coroutine is the caller.
         unsafe { (*yielder).suspend(()) };
@@ -80,41 +50,33 @@ impl Simulated {
 
     /// Waits until no other task is earlier in simulated time. Other tasks of the CPU may run here.
     pub(crate) fn order(&self) {
-        let must_wait = {
-            let mut state = self.state();
-            if state.task().watches > 0 {
-                return;
-            }
-            state.outcome.events += 1;
-            let (_, now_ns) = state.here();
-            if state.slice_is_over() {
-                state.yield_cpu();
-                true
-            } else if state.events.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= now_ns) {
-                let running = state.running;
-                // `queue_event` counts this event a second time.
-                state.outcome.events -= 1;
-                state.queue_event(now_ns, Event::Resume(running));
-                true
-            } else {
-                false
-            }
-        };
-        if must_wait {
-            self.suspend();
+        let mut state = self.state();
+        if state.task().watches > 0 {
+            return;
         }
+        let (running, (_, now_ns)) = (state.running, state.here());
+        if state.slice_is_over() {
+            state.outcome.events += 1;
+            state.yield_cpu();
+        } else if state.events.peek().is_none_or(|Reverse((at_ns, ..))| *at_ns > now_ns) {
+            state.outcome.events += 1;
+            return;
+        } else {
+            state.queue_event(now_ns, Event::Resume(running));
+        }
+        drop(state);
+        self.suspend();
     }
 
     /// Lets `ns` nanoseconds pass for the running task, even if other tasks are then earlier.
     pub(crate) fn pass(&self, ns: u64) {
         let mut state = self.state();
         if state.task().watches == 0 {
-            state.cpu().now_ns += ns;
+            state.pass(ns);
         }
     }
 
-    /// Lets the running task compute for `ns` nanoseconds, a time that holds at the highest clock
-    /// and alone on a core. Other tasks get their turn when the task's slice ends.
+    /// See [`crate::task::compute`].
     pub(crate) fn compute(&self, ns: u64) {
         let mut ns = self.state().stretched(ns);
         loop {
@@ -153,8 +115,7 @@ impl Simulated {
         }
         state.outcome.lines_in_socket += fetched.in_socket;
         state.outcome.lines_remote += fetched.remote;
-        state.outcome.lines_from_memory += fetched.from_memory;
-        state.cpu().now_ns += fetched.ns;
+        state.pass(fetched.ns);
         fetched.ns
     }
 
@@ -173,40 +134,27 @@ impl Simulated {
     /// Suspends the running task, off its CPU, until another task wakes `key` or `until_ns` has
     /// come. Returns whether it was woken.
     pub(crate) fn block(&self, key: usize, until_ns: Option<u64>) -> bool {
-        {
-            let mut state = self.state();
-            let running = state.running;
-            if state.is_over {
-                return false;
-            }
-            state.task().status = Status::Sleeps(key);
-            let wait = state.task().wait;
-            if key != 0 {
-                state.sleepers.entry(key).or_default().push_back(running);
-            }
-            if let Some(until_ns) = until_ns {
-                state.queue_event(until_ns, Event::Timer(running, wait));
-            }
-            state.leave_cpu();
+        let mut state = self.state();
+        let running = state.running;
+        if key != 0 {
+            state.sleepers.entry(key).or_default().push_back(running);
         }
+        state.begin_wait(Status::Sleeps(key), until_ns);
+        state.leave_cpu();
+        drop(state);
         self.suspend();
         self.state().task().was_woken
     }
 
     /// Spins for a lock, at most until `until_ns`. Returns whether its owner handed the lock over.
     fn spin(&self, lock: usize, until_ns: Option<u64>) -> bool {
-        {
-            let mut state = self.state();
-            let (running, (_, now_ns)) = (state.running, state.here());
-            state.task().status = Status::Spins(lock);
-            let wait = state.task().wait;
-            let at = state.locks.at(lock);
-            at.queue.push_back((running, now_ns));
-            at.costs.longest_queue = at.costs.longest_queue.max(at.queue.len() as u64);
-            if let Some(until_ns) = until_ns {
-                state.queue_event(until_ns, Event::Timer(running, wait));
-            }
-        }
+        let mut state = self.state();
+        let (running, (_, now_ns)) = (state.running, state.here());
+        let at = state.locks.at(lock);
+        at.queue.push_back((running, now_ns));
+        at.costs.longest_queue = at.costs.longest_queue.max(at.queue.len() as u64);
+        state.begin_wait(Status::Spins(lock), until_ns);
+        drop(state);
         self.suspend();
         self.state().task().was_woken
     }
@@ -252,15 +200,14 @@ impl Simulated {
         at.costs.holding_ns += now_ns - at.since_ns;
         let Some((next, since_ns)) = at.queue.pop_front() else {
             if let Some(sleeper) = at.sleepers.pop_front() {
-                let call_ns = costs.call_ns;
-                state.cpu().now_ns += call_ns;
+                let now_ns = state.calls();
                 state.tasks[sleeper].was_woken = true;
-                state.make_ready(sleeper, now_ns + call_ns);
+                state.make_ready(sleeper, now_ns);
             }
             return false;
         };
         let next_cpu = state.tasks[next].cpu;
-        let mut ns = costs.transfer_ns(topology.distance(cpu, next_cpu)) + costs.hand_over_ns;
+        let mut ns = costs.transfer_ns(topology, cpu, next_cpu) + costs.hand_over_ns;
         if costs.waiting == Waiting::Ticket {
             ns += costs.ticket_waiter_ns * at.queue.len() as u64;
         }
@@ -287,32 +234,22 @@ impl Machine for Simulated {
     }
 
     fn access(&self, address: usize, bytes: usize, access: Access) {
-        let is_free = |task: &Task| task.sequences > 0 || task.watches > 0;
-        if bytes == 0 || is_free(self.state().task()) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if bytes == 0 || state.task().sequences > 0 || state.task().watches > 0 {
             return;
         }
-        let finds = {
-            let mut guard = self.state();
-            let state = &mut *guard;
-            let (cpu, _) = state.here();
-            let finds = access == Access::Read
-                && state.lines.finds(
-                    &state.topology,
-                    cpu,
-                    state.lines.of(address, bytes).0,
-                    access,
-                );
-            if finds {
-                let hit_ns = state.costs.hit_ns;
-                state.cpu().now_ns += hit_ns;
-            }
-            finds
-        };
+        let (cpu, _) = state.here();
         // A load whose line the core already has is over at once; every other access takes its
         // turn in the order of simulated time.
-        if !finds {
-            self.shared(address, bytes, access);
+        if access == Access::Read
+            && state.lines.finds(&state.topology, cpu, state.lines.of(address, bytes).0)
+        {
+            state.pass(state.costs.hit_ns);
+            return;
         }
+        drop(guard);
+        self.shared(address, bytes, access);
     }
 
     fn touch(&self, address: usize, bytes: usize, access: Access) {
@@ -326,22 +263,16 @@ impl Machine for Simulated {
     }
 
     fn sleep(&self, key: usize, at_most_ns: Option<u64>) {
-        let until_ns = {
-            let mut state = self.state();
-            let call_ns = state.costs.call_ns;
-            state.cpu().now_ns += call_ns;
-            let (_, now_ns) = state.here();
-            at_most_ns.map(|ns| now_ns.saturating_add(ns))
-        };
-        self.block(key, until_ns);
+        let mut state = self.state();
+        let now_ns = state.calls();
+        drop(state);
+        self.block(key, at_most_ns.map(|ns| now_ns.saturating_add(ns)));
     }
 
     fn wake(&self, key: usize, most: usize) {
         self.order();
         let mut state = self.state();
-        let call_ns = state.costs.call_ns;
-        state.cpu().now_ns += call_ns;
-        let (_, now_ns) = state.here();
+        let now_ns = state.calls();
         state.wake(key, most, now_ns);
     }
 

@@ -1,10 +1,9 @@
 //! The outcome of a run.
 
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The costs of the locks of one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockClass {
     /// Number of times that a task took a lock of the class.
     pub acquisitions: u64,
@@ -32,9 +31,9 @@ impl std::ops::AddAssign for LockClass {
 }
 
 /// The result of a run. It is the same for the same tasks, machine and seed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// When the last task ended; daemons do not count.
+    /// When the last task ended.
     pub time_ns: u64,
     /// For each CPU, the time for which it had a task, including tasks that spin for a lock.
     pub busy_ns: Vec<u64>,
@@ -44,12 +43,6 @@ pub struct Outcome {
     pub lines_in_socket: u64,
     /// Cache lines that came from another socket.
     pub lines_remote: u64,
-    /// Cache lines that came from memory.
-    pub lines_from_memory: u64,
-    /// Bytes that tasks read or wrote by `task::memory` and `task::memory_of`.
-    pub memory_bytes: u64,
-    /// Time that `task::memory` and `memory_of` took beyond what the task's core alone would need.
-    pub memory_waiting_ns: u64,
     /// Times that a CPU went from one task to another.
     pub switches: u64,
     /// Number of tasks that ended.

@@ -19,8 +19,6 @@ use std::ops::Range;
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes of the stack of a task outside the sockets, which may build a whole heap of Quarry.
 const OUTSIDE_STACK_BYTES: usize = 4 << 20;
-/// The maximum number of events between the end of the last task and that of the daemons.
-const EVENTS_TO_END: u64 = 1_000_000;
 
 /// The error of a run in which no task can go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,18 +66,11 @@ impl<'env> Simulation<'env> {
 
     /// Adds a task that begins at time 0. For `Same` and `Next`, the spawning CPU is CPU 0.
     pub fn spawn(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
-        let task = self.state.add(placement, 0, false);
+        let task = self.state.add(placement, 0);
         self.works.push((task, Box::new(work)));
     }
 
-    /// Adds a task that the run does not wait for. Once all other tasks have ended, its sleeps
-    /// return at once and [`crate::task::is_over`] returns true; then the daemon must return.
-    pub fn spawn_daemon(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
-        let task = self.state.add(placement, 0, true);
-        self.works.push((task, Box::new(work)));
-    }
-
-    /// Gives locks the names that the outcome uses; see [`crate::task::name_locks`].
+    /// Gives locks the names that the outcome uses: `name_locks(|visit| stack.visit_locks(visit))`.
     pub fn name_locks(&mut self, visit_locks: impl FnOnce(&mut Visit<'_>)) {
         visit_locks(&mut |name, lock| {
             self.state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
@@ -92,7 +83,7 @@ impl<'env> Simulation<'env> {
     /// If tasks wait for each other for ever. Their stacks, and all that these own, are leaked.
     ///
     /// # Panics
-    /// If a task panics, or a daemon does not return at the end.
+    /// If a task panics.
     pub fn run(mut self) -> Result<Outcome, Stuck> {
         for (task, _) in &self.works {
             // No wake-up is charged here, because tasks are on their CPUs when the run begins.
@@ -101,18 +92,13 @@ impl<'env> Simulation<'env> {
             self.state.costs.wake_ns = wake_ns;
         }
         let machine = Simulated::new(self.state, self.seed);
-        let works = self.works;
-        let result = run_on(&machine, || {
+        run_on(&machine, || {
             let _here = Here::set(&machine);
-            Run { machine: &machine, coroutines: Vec::new() }.run(works)
-        });
-        let state = machine.into_state();
-        let busy_ns = state.busy_ns();
-        let mut outcome = state.outcome;
-        result?;
-        outcome.locks = state.locks.classes();
-        outcome.busy_ns = busy_ns;
-        Ok(outcome)
+            Run { machine: &machine, coroutines: Vec::new() }.run(self.works)
+        })?;
+        let state = machine.state.into_inner();
+        let (busy_ns, locks) = (state.busy_ns(), state.locks.classes());
+        Ok(Outcome { busy_ns, locks, ..state.outcome })
     }
 }
 
@@ -127,64 +113,29 @@ struct Run<'a> {
 impl Run<'_> {
     fn run(mut self, works: Vec<(TaskId, Work<'_>)>) -> Result<(), Stuck> {
         works.into_iter().for_each(|(task, work)| self.begin(task, work));
-        let mut events_left = EVENTS_TO_END;
         loop {
-            let (next, is_over) = {
-                let mut state = self.machine.state();
-                (state.events.pop(), state.is_over)
-            };
-            events_left -= u64::from(is_over);
-            assert!(events_left > 0, "a daemon does not return at the end of the run");
+            let next = self.machine.state().events.pop();
             match next {
-                Some(Reverse((at_ns, _, event))) => self.happens(at_ns, event),
-                None if self.is_done() => return Ok(()),
-                None => return Err(self.stuck()),
-            }
-            if !is_over && self.machine.state().alive == 0 {
-                self.end();
+                Some(Reverse((at_ns, _, Event::Timer(task, wait)))) => {
+                    self.machine.state().time_is_over(task, wait, at_ns);
+                }
+                Some(Reverse((.., Event::Resume(task)))) => self.resume(task),
+                None => return self.end(),
             }
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.machine.state().tasks.iter().all(|task| task.status == Status::Done)
-    }
-
-    fn stuck(&mut self) -> Stuck {
-        // Dropping an unfinished coroutine unwinds it, which a build that aborts cannot do.
-        self.coroutines.drain(..).for_each(std::mem::forget);
+    /// Ends the run, in which no event is left.
+    fn end(mut self) -> Result<(), Stuck> {
         let state = self.machine.state();
         let is_stuck = |task: &TaskId| state.tasks[*task].status != Status::Done;
-        Stuck {
-            time_ns: state.cpus.iter().map(|cpu| cpu.now_ns).max().unwrap_or(0),
-            tasks: (0..state.tasks.len()).filter(is_stuck).collect(),
+        let tasks: Vec<TaskId> = (0..state.tasks.len()).filter(is_stuck).collect();
+        if tasks.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Called when only daemons are left: wakes the sleeping daemons.
-    fn end(&self) {
-        let mut state = self.machine.state();
-        state.is_over = true;
-        state.sleepers.clear();
-        for task in 0..state.tasks.len() {
-            if let Status::Sleeps(_) = state.tasks[task].status {
-                let now_ns = state.outcome.time_ns;
-                state.tasks[task].was_woken = false;
-                state.make_ready(task, now_ns);
-            }
-        }
-    }
-
-    fn happens(&mut self, at_ns: u64, event: Event) {
-        match event {
-            Event::Timer(task, wait) => {
-                let mut state = self.machine.state();
-                if state.tasks[task].wait == wait {
-                    state.time_is_over(task, at_ns);
-                }
-            }
-            Event::Resume(task) => self.resume(task),
-        }
+        // Dropping an unfinished coroutine unwinds it, which a build that aborts cannot do.
+        self.coroutines.drain(..).for_each(std::mem::forget);
+        Err(Stuck { time_ns: state.cpus.iter().map(|cpu| cpu.now_ns).max().unwrap_or(0), tasks })
     }
 
     fn resume(&mut self, task: TaskId) {
@@ -196,15 +147,11 @@ impl Run<'_> {
             let (_, now_ns) = state.here();
             state.tasks[task].status = Status::Done;
             state.outcome.tasks += 1;
-            if !state.tasks[task].is_daemon {
-                state.alive -= 1;
-                state.outcome.time_ns = state.outcome.time_ns.max(now_ns);
-            }
+            state.outcome.time_ns = state.outcome.time_ns.max(now_ns);
             state.leave_cpu();
         }
-        for (task, work) in self.machine.take_spawned() {
-            self.begin(task, work);
-        }
+        let spawned = self.machine.spawned.take();
+        spawned.into_iter().for_each(|(task, work)| self.begin(task, work));
     }
 
     /// Makes the coroutine of a task. It starts to run with the task's first event.
@@ -219,10 +166,10 @@ impl Run<'_> {
         let stack = DefaultStack::new(bytes).expect("memory for the stack of a task");
         // SAFETY: the closure borrows the machine and what lives for `'env`. It runs only inside
         // `Simulation::run`, which owns the machine and ends before `'env` does. A coroutine that
-        // is not done by then is forgotten (`stuck`), or dropped in `run` if a task panics.
+        // is not done by then is forgotten (`end`), or dropped in `run` if a task panics.
         let routine = unsafe {
             Coroutine::with_stack_unchecked(stack, move |yielder, ()| {
-                (*machine).begins(task, yielder);
+                (*machine).state().tasks[task].yielder = yielder;
                 work();
             })
         };

@@ -58,6 +58,8 @@ pub(crate) enum Status {
 }
 
 pub(crate) struct Task {
+    /// The means to give up the system's thread; null before the task has begun.
+    pub(crate) yielder: *const corosensei::Yielder<(), ()>,
     pub(crate) status: Status,
     pub(crate) cpu: u32,
     /// Where the task may run.
@@ -71,8 +73,6 @@ pub(crate) struct Task {
     pub(crate) watches: u32,
     /// True if an interrupt took the task's CPU. The task resumes there without a switch's cost.
     is_interrupted: bool,
-    /// True for a daemon: the run does not wait for its end.
-    pub(crate) is_daemon: bool,
     /// True if a wake-up ended the task's last wait, false if the time of that wait was over.
     pub(crate) was_woken: bool,
 }
@@ -110,10 +110,6 @@ pub(crate) struct State {
     /// For each core, the time until which it reads or writes memory; its threads share this path.
     pub(crate) core_busy_until_ns: Vec<f64>,
     pub(crate) outcome: Outcome,
-    /// Number of tasks that are neither done nor daemons.
-    pub(crate) alive: usize,
-    /// True once only daemons are left, which must end.
-    pub(crate) is_over: bool,
 }
 
 impl State {
@@ -139,8 +135,6 @@ impl State {
             memory_busy_until_ns: vec![0.0; sockets],
             core_busy_until_ns: vec![0.0; cores],
             outcome: Outcome::default(),
-            alive: 0,
-            is_over: false,
         }
     }
 
@@ -158,6 +152,17 @@ impl State {
         (cpu, self.cpus[cpu as usize].now_ns)
     }
 
+    /// Moves the clock of the running task's CPU forward. Returns its time.
+    pub(crate) fn pass(&mut self, ns: u64) -> u64 {
+        self.cpu().now_ns += ns;
+        self.cpu().now_ns
+    }
+
+    /// Lets the time of a system call pass; see [`pass`](Self::pass).
+    pub(crate) fn calls(&mut self) -> u64 {
+        self.pass(self.costs.call_ns)
+    }
+
     pub(crate) fn queue_event(&mut self, at_ns: u64, event: Event) {
         self.numbered += 1;
         self.outcome.events += 1;
@@ -165,7 +170,7 @@ impl State {
     }
 
     /// Adds a task that can run from `at_ns` on. For `Same` and `Next`, the spawning CPU is `from`.
-    pub(crate) fn add(&mut self, placement: Placement, from: u32, is_daemon: bool) -> TaskId {
+    pub(crate) fn add(&mut self, placement: Placement, from: u32) -> TaskId {
         let cpus = self.topology.cpus();
         let placement = match placement {
             Placement::Cpu(cpu) => Placement::Cpu(cpu % cpus),
@@ -180,6 +185,7 @@ impl State {
             Placement::Outside => Placement::Cpu(cpus),
         };
         self.tasks.push(Task {
+            yielder: std::ptr::null(),
             status: Status::Ready,
             cpu: match placement {
                 Placement::Cpu(cpu) | Placement::Interrupt(cpu) => cpu,
@@ -191,10 +197,8 @@ impl State {
             sequences: 0,
             watches: 0,
             is_interrupted: false,
-            is_daemon,
             was_woken: false,
         });
-        self.alive += usize::from(!is_daemon);
         self.tasks.len() - 1
     }
 
@@ -350,9 +354,19 @@ impl State {
         self.leave_cpu();
     }
 
-    /// Ends the wait of a task whose time is over.
-    pub(crate) fn time_is_over(&mut self, task: TaskId, at_ns: u64) {
+    /// Makes the running task wait, at most until `until_ns`.
+    pub(crate) fn begin_wait(&mut self, status: Status, until_ns: Option<u64>) {
+        self.task().status = status;
+        let timer = Event::Timer(self.running, self.task().wait);
+        if let Some(until_ns) = until_ns {
+            self.queue_event(until_ns, timer);
+        }
+    }
+
+    /// Ends the wait of a task whose time is over, if the task is still in the wait of this number.
+    pub(crate) fn time_is_over(&mut self, task: TaskId, wait: u64, at_ns: u64) {
         match self.tasks[task].status {
+            _ if self.tasks[task].wait != wait => {}
             Status::Sleeps(key) => {
                 if let Some(sleepers) = self.sleepers.get_mut(&key) {
                     sleepers.retain(|other| *other != task);
@@ -378,19 +392,16 @@ impl State {
         self.queue_event(at_ns, Event::Resume(task));
     }
 
-    /// Wakes up to `most` tasks that sleep on `key`; returns how many it woke.
-    pub(crate) fn wake(&mut self, key: usize, most: usize, at_ns: u64) -> usize {
-        let mut woken = 0;
-        while woken < most {
-            let Some(sleepers) = self.sleepers.get_mut(&key) else { break };
+    /// Wakes up to `most` tasks that sleep on `key`.
+    pub(crate) fn wake(&mut self, key: usize, most: usize, at_ns: u64) {
+        for _ in 0..most {
+            let Some(sleepers) = self.sleepers.get_mut(&key) else { return };
             let Some(task) = sleepers.pop_front() else {
                 self.sleepers.remove(&key);
-                break;
+                return;
             };
             self.tasks[task].was_woken = true;
             self.make_ready(task, at_ns);
-            woken += 1;
         }
-        woken
     }
 }

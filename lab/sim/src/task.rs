@@ -1,10 +1,10 @@
 //! The actions of a running task besides calling Quarry. All functions act for the task that calls
-//! them. Outside of tasks `cpu`, `node`, `now_ns`, `busy_ns` return 0, `cpus` 1; the others panic.
+//! them. Outside of tasks `cpu`, `now_ns`, `busy_ns` return 0, `cpus` 1; the others panic.
 
 use crate::caches::LINE;
 use crate::machine::Simulated;
 use crate::state::Placement;
-use quarry_sys::locks::{AnyLock, Visit};
+use quarry_sys::locks::AnyLock;
 use quarry_sys::primitive::{Access, Machine};
 use std::cell::Cell;
 
@@ -45,15 +45,6 @@ pub fn cpu() -> u32 {
     machine().map_or(0, |machine| machine.state().here().0)
 }
 
-/// The node of the task's CPU.
-#[must_use]
-pub fn node() -> u32 {
-    machine().map_or(0, |machine| {
-        let state = machine.state();
-        state.topology.socket_of(state.here().0)
-    })
-}
-
 /// The time on the task's CPU.
 #[must_use]
 pub fn now_ns() -> u64 {
@@ -84,32 +75,19 @@ pub fn lines(address: usize, bytes: usize, access: Access) {
     here().touch(address, bytes, access);
 }
 
-/// Uses line `key` like [`lines`]: a line that the caller numbers, outside this process's memory.
-pub fn line(key: u32, access: Access) {
-    lines(key_address(key), 1, access);
-}
-
 /// Uses line `key`, which tasks share (a counter, for example), in the order of simulated time.
 pub fn shared_line(key: u32, access: Access) {
-    here().shared(key_address(key), 1, access);
-}
-
-/// The address of line `key`: above all addresses of a process, in the kernel's half.
-fn key_address(key: u32) -> usize {
-    1 << 63 | (key as usize) << 6
+    // Above all addresses of a process, in the kernel's half.
+    here().shared(1 << 63 | (key as usize) << 6, 1, access);
 }
 
 /// Reads or writes `bytes` bytes of the memory of the task's node, as fast as the task's core and
 /// the socket's bandwidth allow. Caches take the bytes in. Outside the sockets this takes no time.
 pub fn memory(bytes: u64) {
-    memory_of(node(), bytes);
-}
-
-/// Reads or writes the memory of another node in the same way.
-///
-/// # Panics
-/// If there is no such node.
-pub fn memory_of(node: u32, bytes: u64) {
+    let node = {
+        let state = here().state();
+        state.topology.socket_of(state.here().0)
+    };
     here().order();
     let mut guard = here().state();
     let state = &mut *guard;
@@ -122,15 +100,12 @@ pub fn memory_of(node: u32, bytes: u64) {
         *busy_until_ns - now_ns as f64
     };
     let (core, costs) = (state.topology.core_of(cpu), &state.costs);
-    let alone_ns = bytes as f64 / costs.core_bytes_per_ns;
     let of_core_ns = after(&mut state.core_busy_until_ns[core as usize], costs.core_bytes_per_ns);
     let of_socket_ns =
         after(&mut state.memory_busy_until_ns[node as usize], costs.socket_bytes_per_ns);
     let took_ns = of_core_ns.max(of_socket_ns);
-    state.outcome.memory_bytes += bytes;
     state.lines.caches.take_in(core, bytes / LINE as u64, true);
-    state.outcome.memory_waiting_ns += (took_ns - alone_ns) as u64;
-    state.cpu().now_ns += took_ns.round() as u64;
+    state.pass(took_ns.round() as u64);
 }
 
 /// Sleeps for `ns` nanoseconds; the CPU is free meanwhile.
@@ -138,12 +113,12 @@ pub fn sleep(ns: u64) {
     Machine::sleep(here(), 0, Some(ns));
 }
 
-/// Sleeps until a task wakes `key`, or for `at_most_ns`. Returns true if a task woke `key`; at the
-/// end of the run (see [`is_over`]) returns false at once. `key` is not 0.
+/// Sleeps until a task wakes `key`, or for `at_most_ns`. Returns true if a task woke `key`, which
+/// is not 0.
 pub fn sleep_on(key: usize, at_most_ns: Option<u64>) -> bool {
     here().order();
     Machine::sleep(here(), key, at_most_ns);
-    !is_over() && here().state().task().was_woken
+    here().state().task().was_woken
 }
 
 /// Wakes up to `most` tasks that sleep on `key`.
@@ -153,21 +128,14 @@ pub fn wake(key: usize, most: usize) {
 
 /// Lets the other tasks of the CPU run. If there are none, the time of one round of waiting passes.
 pub fn yield_cpu() {
-    let has_others = {
-        let mut state = here().state();
-        let has_others = !state.cpu().queue.is_empty();
-        if has_others {
-            state.yield_cpu();
-        }
-        has_others
-    };
-    if has_others {
-        here().suspend();
-    } else {
-        let relax_ns = here().state().costs.relax_ns;
-        here().pass(relax_ns);
-        here().order();
+    let mut state = here().state();
+    if state.cpu().queue.is_empty() {
+        drop(state);
+        return Machine::relax(here());
     }
+    state.yield_cpu();
+    drop(state);
+    here().suspend();
 }
 
 /// Yields until no other task is earlier, so that plain reads of shared variables see all writes
@@ -205,36 +173,42 @@ pub fn random() -> u64 {
     here().random()
 }
 
-/// A random time with this mean, exponentially distributed.
-#[must_use]
-pub fn exponential_ns(mean_ns: f64) -> u64 {
-    // 53 bits, above 0 and at most 1.
-    let uniform = ((random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    (-uniform.ln() * mean_ns).round() as u64
-}
-
 /// Starts another task.
 pub fn spawn(placement: Placement, work: impl FnOnce() + 'static) {
     let machine = here();
     machine.order();
     let mut state = machine.state();
     let (cpu, now_ns) = state.here();
-    let task = state.add(placement, cpu, false);
+    let task = state.add(placement, cpu);
     state.make_ready(task, now_ns);
-    drop(state);
-    machine.spawn_later(task, Box::new(work));
+    machine.spawned.borrow_mut().push((task, Box::new(work)));
 }
 
-/// Returns whether all tasks except daemons have ended. A daemon that sees this must return.
-#[must_use]
-pub fn is_over() -> bool {
-    here().state().is_over
+/// A barrier: tasks that reach it wait until all have come.
+pub struct Barrier {
+    tasks: usize,
+    come: Cell<usize>,
 }
 
-/// Gives locks the names that the outcome uses: `name_locks(|visit| stack.visit_locks(visit))`.
-pub fn name_locks(visit_locks: impl FnOnce(&mut Visit<'_>)) {
-    let mut state = here().state();
-    visit_locks(&mut |name, lock| {
-        state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
-    });
+impl Barrier {
+    /// Makes a barrier for `tasks` tasks.
+    #[must_use]
+    pub fn new(tasks: usize) -> Self {
+        Self { tasks, come: Cell::new(0) }
+    }
+
+    /// Waits until all tasks have called this. The barrier can be used again.
+    pub fn wait(&self) {
+        let key = std::ptr::from_ref(self) as usize;
+        here().order();
+        self.come.set(self.come.get() + 1);
+        if self.come.get() < self.tasks {
+            here().block(key, None);
+            return;
+        }
+        self.come.set(0);
+        let mut state = here().state();
+        let (_, now_ns) = state.here();
+        state.wake(key, usize::MAX, now_ns);
+    }
 }

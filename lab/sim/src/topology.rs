@@ -1,20 +1,9 @@
-//! The CPUs of a machine, and how far they are from each other.
+//! The CPUs of a machine.
 
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of CPUs of a machine.
 pub const MOST_CPUS: u32 = 4096;
-
-/// How far a CPU is from the data of another CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Distance {
-    /// The same core: they share its caches.
-    Core,
-    /// Another core of the socket.
-    Socket,
-    /// Another socket.
-    Remote,
-}
 
 /// The CPUs of a machine. As in Linux on x86 servers, the first CPU numbers are the first threads
 /// of all cores, either socket by socket or alternating between sockets, as the firmware decides.
@@ -122,19 +111,6 @@ impl Topology {
     pub fn socket_of(&self, cpu: u32) -> u32 {
         self.core_of(cpu) / self.cores
     }
-
-    /// The distance between two CPUs.
-    #[must_use]
-    pub fn distance(&self, one: u32, other: u32) -> Distance {
-        let is_apart = self.is_outside(one) || self.is_outside(other);
-        if is_apart || self.core_of(one) == self.core_of(other) {
-            Distance::Core
-        } else if self.socket_of(one) == self.socket_of(other) {
-            Distance::Socket
-        } else {
-            Distance::Remote
-        }
-    }
 }
 
 /// Name, sockets, cores per socket, threads per core.
@@ -174,16 +150,11 @@ mod tests {
         let mut machine = Topology { threads: 2, ..Topology::new(2, 3) };
         let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
         assert_eq!(sockets, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
-        assert_eq!(machine.distance(1, 7), Distance::Core);
-        assert_eq!(machine.distance(1, 8), Distance::Socket);
-        assert_eq!(machine.distance(1, 9), Distance::Remote);
         machine.interleaved = true;
         let sockets: Vec<u32> = (0..12).map(|cpu| machine.socket_of(cpu)).collect();
         assert_eq!(sockets, [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]);
         assert_eq!(machine.siblings(8).collect::<Vec<_>>(), [2, 8]);
         assert_eq!(machine.by_core(), [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
-        assert_eq!(machine.distance(2, 8), Distance::Core);
-        assert_eq!(machine.distance(0, 12), Distance::Core, "the one outside is nowhere");
     }
 
     #[test]

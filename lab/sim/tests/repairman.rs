@@ -14,6 +14,13 @@ const THINK_NS: f64 = 200_000.0;
 /// 1 / sqrt(60,000), which is 0.4 %.
 const ACQUISITIONS: f64 = 60_000.0;
 
+/// A random time with this mean, exponentially distributed.
+fn exponential_ns(mean_ns: f64) -> u64 {
+    // 53 bits, above 0 and at most 1.
+    let uniform = ((task::random() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    (-uniform.ln() * mean_ns).round() as u64
+}
+
 /// Share of time for which the lock is held, and mean wait per acquisition in nanoseconds.
 fn formula(tasks: u32, hold_ns: f64) -> (f64, f64) {
     let ratio = hold_ns / THINK_NS;
@@ -40,9 +47,9 @@ fn simulated(tasks: u32, hold_ns: f64, waiting: Waiting) -> (f64, f64) {
         let lock = &lock;
         simulation.spawn(Placement::Cpu(cpu), move || {
             while task::now_ns() < until_ns {
-                task::compute(task::exponential_ns(THINK_NS));
+                task::compute(exponential_ns(THINK_NS));
                 let held = lock.lock();
-                task::compute(task::exponential_ns(hold_ns));
+                task::compute(exponential_ns(hold_ns));
                 drop(held);
             }
         });

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
             }
         }
     }
-    let view = view.still();
+    view.is_still = true;
     if args.once || is_of_growth {
         print_once(&view, out)?;
     }

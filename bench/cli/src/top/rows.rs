@@ -70,18 +70,14 @@ impl Row {
 /// The rows of a process: its size classes, then the larger requests.
 pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let memory = &snapshot.memory;
-    let count = |name: &str| {
-        let event = snapshot.events.iter().find(|it| it.name.as_str() == name);
-        event.map_or(0, |event| event.count)
-    };
     let larger = |name: &str, [live, parked, dirty]: [u64; 3], allocs: &str, frees: &str| {
-        let (allocs, frees) = (count(allocs), count(frees));
+        let (allocs, frees) = (snapshot.event(allocs), snapshot.event(frees));
         Row { name: name.to_owned(), live, parked, dirty, allocs, frees, ..Row::default() }
     };
     let mut rows: Vec<Row> = snapshot.caches.iter().map(Row::of_cache).collect();
     let blocks = [memory.blocks, memory.page_lists, memory.free_dirty];
     rows.push(larger("(blocks)", blocks, "block_allocs", "block_frees"));
-    let mappings = [memory.mappings, memory.mappings_kept, 0];
+    let mappings = [memory.mappings, memory.mappings_cached, 0];
     rows.push(larger("(mappings)", mappings, "mapping_allocs", "mapping_frees"));
     if memory.page_cache > 0 {
         let pages = [memory.page_cache, 0, 0];

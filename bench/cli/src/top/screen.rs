@@ -10,32 +10,33 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-/// Head, sort key, width, and rank of a column: a narrow screen leaves out high ranks first.
-type Place = (&'static str, Option<Column>, u16, u8);
+/// Head, sort key, width, and rank of a column, and the text in a row, if the row has one. A narrow
+/// screen leaves out high ranks first.
+type Place = (&'static str, Option<Column>, u16, u8, fn(&Row) -> Option<String>);
 
 /// Each column is wide enough for its largest number, because a truncated number would be wrong.
 /// The first column is wide enough for the longest name that Quarry gives.
 const COLUMNS: [Place; 10] = [
-    ("NAME", Some(Column::Name), 14, 0),
-    ("SIZE", Some(Column::Size), 7, 5),
-    ("LIVE", Some(Column::Live), 9, 1),
-    ("PARKED", Some(Column::Parked), 9, 3),
-    ("DIRTY", Some(Column::Dirty), 9, 4),
-    ("GROWTH", Some(Column::Growth), 10, 2),
-    ("ALLOC/s", Some(Column::Allocs), 7, 7),
-    ("FREE/s", None, 7, 9),
-    ("%FAST", Some(Column::Fast), 5, 6),
-    ("", None, 3, 8),
+    ("NAME", Some(Column::Name), 14, 0, |it| Some(it.name.clone())),
+    ("SIZE", Some(Column::Size), 7, 5, |it| (it.size > 0).then(|| it.size.to_string())),
+    ("LIVE", Some(Column::Live), 9, 1, |it| Some(bytes(it.live))),
+    ("PARKED", Some(Column::Parked), 9, 3, |it| Some(bytes(it.parked))),
+    ("DIRTY", Some(Column::Dirty), 9, 4, |it| Some(bytes(it.dirty))),
+    ("GROWTH", Some(Column::Growth), 10, 2, |it| it.growth.map(change)),
+    ("ALLOC/s", Some(Column::Allocs), 7, 7, |it| Some(count(it.rates?.0))),
+    ("FREE/s", None, 7, 9, |it| Some(count(it.rates?.1))),
+    ("%FAST", Some(Column::Fast), 5, 6, |it| Some(it.fast?.0.to_string())),
+    ("", None, 3, 8, |it| Some(it.fast?.1.to_string())),
 ];
 
-fn columns_within(width: u16) -> Vec<usize> {
+fn columns_within(width: u16) -> Vec<Place> {
     let fits = |rank: u8| {
         let kept = COLUMNS.iter().filter(|it| it.3 <= rank);
         // One blank column separates two columns.
-        kept.map(|(_, _, width, rank)| width + u16::from(*rank > 0)).sum::<u16>() <= width
+        kept.map(|(_, _, width, rank, _)| width + u16::from(*rank > 0)).sum::<u16>() <= width
     };
     let most = (0..=9).rev().find(|rank| fits(*rank)).unwrap_or(0);
-    (0..COLUMNS.len()).filter(|column| COLUMNS[*column].3 <= most).collect()
+    COLUMNS.into_iter().filter(|it| it.3 <= most).collect()
 }
 
 const HELP: &str = "\
@@ -89,9 +90,9 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
         format!("{used} of {} ({share} %), headroom {headroom}", bytes(limit))
     });
     let (allocs, frees) = rows::fast_of_all(snapshot);
-    let [live, parked] = [memory.live(), memory.parked.saturating_add(memory.mappings_kept)];
+    let [live, parked] = [snapshot.live(), memory.parked.saturating_add(memory.mappings_cached)];
     let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
-    let [descriptors, returned] = [memory.descriptors, memory.free_returned].map(bytes);
+    let [descriptors, returned] = [snapshot.descriptors(), snapshot.free_returned()].map(bytes);
     let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
     let parts = [
         ("quarry top  ", snapshot.heading()),
@@ -146,42 +147,26 @@ fn dirty(snapshot: &Snapshot) -> u64 {
 fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let columns = columns_within(area.width);
-    let heads = columns.iter().map(|column| {
-        let (head, sorted_by, ..) = COLUMNS[*column];
-        let is_sorted = sorted_by == Some(view.column);
-        let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
+    let aligned = |head: &str, text: String| {
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
-        Cell::from(Text::from(head).alignment(side)).style(style)
+        Cell::from(Text::from(text).alignment(side))
+    };
+    let heads = columns.iter().map(|(head, sorted_by, ..)| {
+        let is_sorted = *sorted_by == Some(view.column);
+        let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
+        aligned(head, (*head).to_owned()).style(style)
     });
     let shown = view.rows.iter().skip(view.first).take(usize::from(area.height));
     let lines = shown.map(|row| {
-        let all = cells(row).into_iter().enumerate();
-        let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);
-        ratatui::widgets::Row::new(kept)
+        let text = |of: &Place| of.4(row).unwrap_or_else(|| "-".to_owned());
+        ratatui::widgets::Row::new(columns.iter().map(|it| aligned(it.0, text(it))))
     });
-    let widths = columns.iter().map(|column| match COLUMNS[*column] {
-        (_, _, width, 0) => Constraint::Min(width),
-        (_, _, width, _) => Constraint::Length(width),
+    let widths = columns.iter().map(|column| match *column {
+        (_, _, width, 0, _) => Constraint::Min(width),
+        (_, _, width, ..) => Constraint::Length(width),
     });
     let head = ratatui::widgets::Row::new(heads).style(reversed);
     frame.render_widget(Table::new(lines, widths).header(head), area);
-}
-
-fn cells(row: &Row) -> [Cell<'_>; COLUMNS.len()] {
-    let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
-    let or_none = |value: Option<String>| right(value.unwrap_or_else(|| "-".to_owned()));
-    [
-        Cell::from(row.name.as_str()),
-        or_none((row.size > 0).then(|| row.size.to_string())),
-        right(bytes(row.live)),
-        right(bytes(row.parked)),
-        right(bytes(row.dirty)),
-        or_none(row.growth.map(change)),
-        or_none(row.rates.map(|(allocs, _)| count(allocs))),
-        or_none(row.rates.map(|(_, frees)| count(frees))),
-        or_none(row.fast.map(|(allocs, _)| allocs.to_string())),
-        or_none(row.fast.map(|(_, frees)| frees.to_string())),
-    ]
 }
 
 fn draw_help(frame: &mut Frame<'_>) {
@@ -222,7 +207,7 @@ mod tests {
             resident: Some(4 << 20),
             caches: vec![cache("kmalloc-64", 64, 12_000), cache("kmalloc-8", 8, 3)],
             memory: Memory { objects: 768_024, blocks: 1 << 20, ..Memory::default() },
-            budget: Budget { limit: Some(1 << 30), used: 1 << 29, ..Budget::default() },
+            budget: Budget { limit: Some(1 << 30), used: 1 << 29 },
             ..Snapshot::default()
         };
         View::new(vec![snapshot], Column::Live, Duration::from_secs(1))

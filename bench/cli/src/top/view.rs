@@ -18,6 +18,7 @@ pub(super) struct View {
     pub(super) column: Column,
     is_inverted: bool,
     pub(super) is_paused: bool,
+    /// True if it is drawn only once.
     pub(super) is_still: bool,
     pub(super) shows_help: bool,
     pub(super) first: usize,
@@ -48,11 +49,6 @@ impl View {
         view
     }
 
-    /// Returns the view for a single picture.
-    pub(super) fn still(self) -> Self {
-        Self { is_still: true, ..self }
-    }
-
     /// The view of one of several processes, with the rows that have grown or shrunk.
     pub(super) fn part(&self, pid: u32) -> Option<Self> {
         let of = |all: &[Snapshot]| all.iter().find(|it| it.process.pid == pid).cloned();
@@ -61,7 +57,8 @@ impl View {
         view.update(&[last]);
         view.rows.retain(|row| row.growth != Some(0));
         view.rows.iter_mut().for_each(|row| row.rates = None);
-        (self.lasts.len() > 1).then(|| view.still())
+        view.is_still = true;
+        (self.lasts.len() > 1).then_some(view)
     }
 
     /// Takes newer figures, unless the screen is paused.

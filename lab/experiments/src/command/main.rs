@@ -8,7 +8,7 @@ mod tests;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use quarry_cli::exit_status::report;
-use quarry_cli::library::{self, LibraryError};
+use quarry_cli::library;
 use quarry_cli::output::{Output, parse};
 use quarry_cli::{completions, pages};
 use quarry_lab::LabCommand;
@@ -43,7 +43,7 @@ fn main() {
     let out = &mut Output(stdout());
     let status = match parse::<Cli>().command {
         Command::Lab(command) => {
-            let find_library = || library::find(None, None).map_err(LibraryError::into_error);
+            let find_library = || library::find(None, None);
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Record(args) => record::run(&args),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use quarry_cli::exit_status::{of_own_failure, say};
-use quarry_cli::library::{self, LibraryError};
+use quarry_cli::library;
 use quarry_cli::program::CommandLine;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &RecordArgs) -> i32 {
 }
 
 fn record(args: &RecordArgs) -> anyhow::Result<ExitStatus> {
-    let tracer = library::find_companion(TRACER).map_err(LibraryError::into_error)?;
+    let tracer = library::find_companion(TRACER)?;
     let trace = make_room(&args.output)?;
     let mut command = Command::new(&args.program.command[0]);
     command.args(&args.program.command[1..]);

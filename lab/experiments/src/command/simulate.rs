@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use quarry_cli::library::{self, LibraryError};
+use quarry_cli::library;
 use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     check_names(args)?;
     let costs = costs(args)?;
     let trace = Trace::read(&args.trace).map_err(|error| Usage(error.to_string()))?;
-    let simulator = library::find_companion(SIMULATOR).map_err(LibraryError::into_error)?;
+    let simulator = library::find_companion(SIMULATOR)?;
     let open = |path: &PathBuf| Destination::open("--svg", path, Present::Replaced);
     let picture = args.svg.as_ref().map(open).transpose()?;
     let copies = (args.cpus as usize).div_ceil(trace.threads.len().max(1));

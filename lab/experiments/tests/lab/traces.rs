@@ -89,7 +89,7 @@ fn stderr(assert: &assert_cmd::assert::Assert) -> String {
 fn follow(trace: &Trace) -> (usize, usize) {
     let mut moments = Vec::new();
     let mut counts = (0, 0);
-    for event in trace.threads.iter().flat_map(|it| &it.events) {
+    for event in trace.threads.iter().flatten() {
         match event.call {
             Call::Alloc { address, size, .. } => {
                 moments.push((event.at_ns, address, true));

@@ -1,11 +1,9 @@
 //! Copies of a program on a heap.
 
-use super::cell::{Answer, Cell as Question};
-use super::program::{Op, Program, Step};
+use super::{Answer, Cell as Question, Op, Program, Step};
 use crate::outcome::Outcome;
-use crate::shared::Barrier;
 use crate::simulation::{Placement, Simulation};
-use crate::task;
+use crate::task::{self, Barrier};
 use anyhow::{Context, Result, bail};
 use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
@@ -97,7 +95,7 @@ pub fn answer(question: &Question) -> Result<Answer> {
         bail!("{trace}: the trace has no calls that can be played");
     }
     // There are as many copies as for the whole trace, even if the played part leaves out a thread.
-    let threads = trace.threads.iter().filter(|it| !it.events.is_empty()).count();
+    let threads = trace.threads.iter().filter(|events| !events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
     options.pages.declare(Declared {
@@ -328,15 +326,9 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     fn look(&self) {
         let held = task::watch(|| self.stack.stats().memory);
         let parked = held.parked + held.page_lists;
-        let all = held.objects
-            + parked
-            + held.free_in_slabs
-            + held.empty_slabs
-            + held.around_objects
-            + held.blocks
-            + held.free_dirty
-            + held.mappings
-            + held.mappings_cached;
+        let slabs = held.objects + held.free_in_slabs + held.empty_slabs + held.around_objects;
+        let pages = held.blocks + held.free_dirty + held.mappings + held.mappings_cached;
+        let all = slabs + parked + pages;
         if all > self.peak.get().0 {
             self.peak.set((all, parked));
         }

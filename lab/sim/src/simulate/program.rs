@@ -91,7 +91,7 @@ impl Program {
     pub fn of(trace: &Trace, calls: usize) -> Self {
         let mut events: Vec<(usize, &Event)> = Vec::with_capacity(trace.calls());
         for (thread, recorded) in trace.threads.iter().enumerate() {
-            events.extend(recorded.events.iter().map(|event| (thread, event)));
+            events.extend(recorded.iter().map(|event| (thread, event)));
         }
         // The sort is stable, so the events of a thread stay in order.
         events.sort_by_key(|(_, event)| event.at_ns);
@@ -100,12 +100,11 @@ impl Program {
         let mut moments: Vec<Moment<'_>> = part.flat_map(Moment::of).collect();
         moments.sort_by_key(|moment| moment.at_ns);
         let threads = vec![Vec::new(); trace.threads.len()];
-        let program = Self { threads, ..Self::default() };
         let mut builder = Builder {
             blocks: HashMap::new(),
             moving: vec![None; trace.threads.len()],
             last_ns: vec![None; trace.threads.len()],
-            program,
+            program: Self { threads, ..Self::default() },
             live: 0,
         };
         moments.iter().for_each(|moment| builder.add(moment));
@@ -200,7 +199,6 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_trace::Recorded;
 
     fn event(at_ns: u64, call: Call) -> Event {
         Event { at_ns, cpu: 0, call }
@@ -215,16 +213,10 @@ mod tests {
     }
 
     fn trace(threads: &[&[Event]]) -> Trace {
-        let threads = threads.iter().enumerate().map(|(number, events)| Recorded {
-            thread: number as u32 + 1,
-            events: events.to_vec(),
-        });
         Trace {
             command: "prog".into(),
-            process: 1,
-            start_ns: 0,
             lost: 0,
-            threads: threads.collect(),
+            threads: threads.iter().map(|events| events.to_vec()).collect(),
             event_bytes: 0,
             chunks: 0,
         }

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use quarry_harness::results::{Cell, Measurement, Run, Variant, Workload};
 use quarry_harness::table::{self, counted};
-use quarry_live::activity::{self, Activity};
+use quarry_live::{Cache, activity};
 use quarry_replay::costs::Costs;
 use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
@@ -192,15 +192,16 @@ pub(super) fn slabinfo(run: &Run) -> String {
 }
 
 fn table(title: &str, caches: &[CacheCounts]) -> String {
-    let lines = caches.iter().map(|cache| Activity {
-        name: &cache.name,
-        objects: cache.objects,
+    let lines = caches.iter().map(|cache| Cache {
+        name: cache.name.as_str().into(),
+        live: cache.objects,
         allocs: cache.allocs,
         frees: cache.frees,
         fast_allocs: cache.fast_allocs,
         fast_frees: cache.fast_frees,
+        ..Cache::default()
     });
-    format!("{title}:\n\n{}\n", activity::table("    ", lines))
+    format!("{title}:\n\n{}\n", activity::table("    ", &lines.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
