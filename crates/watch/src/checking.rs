@@ -115,8 +115,6 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("checks->quarantine", &self.1.quarantine);
-        visit("checks->hidden", &self.1.hidden);
-        visit("checks->guards", &self.1.guards.free);
+        self.1.visit_locks(visit);
     }
 }

@@ -25,6 +25,7 @@
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -83,6 +84,10 @@ impl Footprint {
             stuck: AtomicU32::new(0),
             given: CountedLock::new(GivenBack { spent: 0, since_ns: 0 }),
         }
+    }
+
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("footprint->given", &self.given);
     }
 }
 

@@ -21,8 +21,8 @@ impl<C: StackConfig> Stack<C> {
         self.caches.visit_locks(visit);
         self.mappings.visit_locks(visit);
         built.metadata.visit_locks(visit);
-        visit("footprint->given", &self.footprint.given);
-        visit("withheld->block", &self.withheld.ring);
+        self.footprint.visit_locks(visit);
+        self.withheld.visit_locks(visit);
         self.watch.visit_locks(visit);
         C::Cache::visit_locks(self, visit);
         self.fast.percpu.visit_locks(visit);

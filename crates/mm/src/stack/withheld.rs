@@ -10,6 +10,7 @@
 
 use crate::frame::{Arena, FRAME_SHIFT, Pfn};
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::OsError;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -119,6 +120,10 @@ impl Withheld {
             is_stuck: AtomicBool::new(false),
             ring: CountedLock::new(Ring::new(())),
         }
+    }
+
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("withheld->block", &self.ring);
     }
 
     /// Returns whether a block is withheld. Takes no lock.

@@ -8,6 +8,7 @@ use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::slab::Late;
 use quarry_mm::stack::Ring;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Maximum number of objects per size class that are kept ready for allocation in random order.
@@ -77,6 +78,12 @@ impl Checks {
     #[inline]
     pub(crate) fn options(&self) -> &CheckOptions {
         self.options.get().unwrap_or(&CheckOptions::OFF)
+    }
+
+    pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("checks->quarantine", &self.quarantine);
+        visit("checks->hidden", &self.hidden);
+        visit("checks->guards", &self.guards.free);
     }
 
     /// A pseudorandom number that depends on the secret. Two threads may get the same number.
