@@ -10,7 +10,7 @@ use super::checks::{Checks, Seal, Shape, Slot, WAYS};
 use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
-use quarry_mm::slab::CacheId;
+use quarry_mm::slab::cache_of;
 use quarry_mm::stack::{
     Entry, Instrument, MIN_ALIGN, Misuse, Request, Stack, StackConfig, StackHost, is_sane,
     with_headroom,
@@ -164,7 +164,7 @@ impl<C: StackConfig> Checker<'_, C> {
             self.stack.misuse(entry, address, Misuse::Foreign)
         };
         let kind = self.frames().kind(pfn);
-        let cache = CacheId::of(kind);
+        let cache = cache_of(kind);
         // Objects of other caches, and samples of the heap profile, have no record of the checks.
         if cache.is_some_and(|id| !is_of_malloc(id)) || kind == Kind::SAMPLED {
             return None;
@@ -195,7 +195,7 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let cache = CacheId::of(self.frames().kind(pfn));
+        let cache = cache_of(self.frames().kind(pfn));
         let misuse = cache.map_or(Misuse::Unowned(pfn), Misuse::InsideObject);
         self.stack.misuse(entry, address, misuse)
     }
@@ -416,7 +416,7 @@ impl<C: StackConfig> Checker<'_, C> {
             let slot = self.slot_at(address.as_ptr());
             return slot.into_iter().for_each(|slot| self.look_at_live(slot));
         }
-        let id = CacheId::of(kind).filter(|id| is_of_malloc(*id));
+        let id = cache_of(kind).filter(|id| is_of_malloc(*id));
         let Some(cache) = id.and_then(|id| self.stack.caches.get(id)) else { return };
         if !pfn.is_aligned(cache.order()) {
             return;

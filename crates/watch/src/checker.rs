@@ -5,7 +5,7 @@ use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
 use core::ptr::NonNull;
 use quarry_mm::frame::{Arena, FRAME_SHIFT, FrameTable, Kind};
 use quarry_mm::heap::{CheckOptions, classes};
-use quarry_mm::slab::CacheId;
+use quarry_mm::slab::{CacheId, cache_of};
 use quarry_mm::stack::{LEAST_FRAMES, Stack, StackConfig, StackHost};
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
@@ -96,7 +96,7 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);
-        if let Some(id) = CacheId::of(kind) {
+        if let Some(id) = cache_of(kind) {
             let cache = self.stack.caches.get(id).filter(|_| is_of_malloc(id))?;
             let slab = self.arena().address(pfn.align_down(cache.order()));
             let first = slab.as_ptr().expose_provenance() + cache.first_object();

@@ -184,8 +184,8 @@ impl MappingCache {
     }
 
     /// Puts an extent for which there is room. An extent that was taken with its `number` keeps it.
-    /// Joins the extent with each neighbour if `charge` accepts the gap: the uncharged frames at the
-    /// end of the lower extent.
+    /// Joins the extent with each neighbour if `charge` accepts the gap: the uncharged frames at
+    /// the end of the lower extent.
     pub(super) fn put(
         &mut self,
         extent: Extent,

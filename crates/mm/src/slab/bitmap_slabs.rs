@@ -502,8 +502,8 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         self.publish(&lists, empty);
     }
 
-    /// Populates a slab of never touched memory, or leaves it to page faults. Returns whether it is a
-    /// sample (see [`Plan::bring_in`](super::populating::Plan::bring_in)).
+    /// Populates a slab of never touched memory, or leaves it to page faults. Returns whether it is
+    /// a sample (see [`Plan::bring_in`](super::populating::Plan::bring_in)).
     fn bring_in(&self, slab: Pfn, objects: usize) -> bool {
         let (zones, cache) = (self.context.zones, self.cache);
         let (os, bytes) = (zones.arena().os(), objects * cache.stride());

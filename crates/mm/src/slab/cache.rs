@@ -36,12 +36,6 @@ impl CacheId {
         Self(index)
     }
 
-    /// The cache whose frames have this kind.
-    #[must_use]
-    pub fn of(kind: Kind) -> Option<Self> {
-        kind.is_cache().then(|| Self::new(usize::from(kind.0)))
-    }
-
     /// The number.
     #[inline(always)]
     #[must_use]
@@ -63,6 +57,12 @@ impl CacheId {
     pub const fn kind(self) -> Kind {
         Kind(self.0)
     }
+}
+
+/// The cache whose frames have this kind.
+#[must_use]
+pub fn cache_of(kind: Kind) -> Option<CacheId> {
+    kind.is_cache().then(|| CacheId::new(usize::from(kind.0)))
 }
 
 /// How a policy lays out a slab.

@@ -29,8 +29,8 @@ pub struct SlabSetup {
     pub mechanisms: Mechanisms,
 }
 
-/// The source of slabs: the page allocator, with any policy for its pcp lists. Slab policies call it
-/// through a trait object, and so are compiled once for all page policies.
+/// The source of slabs: the page allocator, with any policy for its pcp lists. Slab policies call
+/// it through a trait object, and so are compiled once for all page policies.
 pub trait SlabPages {
     /// See [`PageAllocator::alloc`].
     fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page>;

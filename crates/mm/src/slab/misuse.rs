@@ -3,7 +3,7 @@
 //! If the program frees an object that lies in an array or a slab, it has freed the object before,
 //! or never got it: Quarry keeps nothing that tells these two errors apart.
 
-use super::cache::{Cache, CacheId};
+use super::cache::{Cache, cache_of};
 use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, Kind, Pfn};
 use crate::zone::Zones;
@@ -62,7 +62,7 @@ fn in_front(
     let (frames, arena) = (zones.frames(), zones.arena());
     let end = arena.address(slab);
     let last = Pfn(slab.0.checked_sub(1)?);
-    if let Some(id) = CacheId::of(frames.kind(last)) {
+    if let Some(id) = cache_of(frames.kind(last)) {
         let bytes = caches.get(id)?.stride();
         let address = (end.as_ptr() as usize - bytes) as *mut u8;
         return Some(("an object", Object::new(address)?, bytes));

@@ -43,7 +43,9 @@ pub use barn::Barn;
 pub use barns::home;
 pub use bitmap_slabs::{BitmapSlabs, SlabsView};
 pub use buffer::written;
-pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout};
+pub use cache::{
+    Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout, cache_of,
+};
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;

@@ -6,7 +6,7 @@ use super::instance::{Stack, StackConfig, Watch, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, SlabPolicy};
+use crate::slab::{CacheId, SlabPolicy, cache_of};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -269,7 +269,7 @@ impl<C: StackConfig> Stack<C> {
             self.misuse(entry, address, Misuse::Foreign);
         };
         let kind = self.frames().kind(pfn);
-        if let Some(id) = CacheId::of(kind) {
+        if let Some(id) = cache_of(kind) {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;

@@ -25,8 +25,8 @@ struct Census {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Checks every invariant; fails with the first equation that does not hold. No other thread may
-    /// use the stack meanwhile. O(frames taken).
+    /// Checks every invariant; fails with the first equation that does not hold. No other thread
+    /// may use the stack meanwhile. O(frames taken).
     #[inline(never)]
     pub fn validate(&self) -> Result<(), Broken> {
         let built = self.built();
