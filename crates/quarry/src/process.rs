@@ -133,10 +133,22 @@ pub fn is_of_quarry_run() -> bool {
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
-        quarry_sys::own_stack::ask();
+        own_stack::ask();
         percpu::ask();
         limits::ask_machine();
     }
+}
+
+/// Brings in the part of [`STACK`] that a start writes, by one call: half of its pages would be
+/// faulted in twice, because a start reads them before it writes them. A hint.
+fn bring_in_stack(os: &dyn Os) {
+    const WRITTEN: usize = 22 << 10;
+    let page = os.page_size();
+    let (start, within) = (NonNull::from(&STACK).cast::<u8>(), &raw const STACK as usize % page);
+    // SAFETY: the pages belong to the variables of this object.
+    let first = unsafe { start.sub(within) };
+    // If the OS refuses, page faults bring the pages in later.
+    let _ = os.populate(first, (within + WRITTEN).next_multiple_of(page));
 }
 
 #[cold]
@@ -150,9 +162,7 @@ fn build() -> Mode {
         return Mode::Disabled;
     }
     let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
-    let first = core::ptr::NonNull::from(&STACK).cast::<u8>();
-    let first = first.map_addr(|address| core::num::NonZero::new(address.get() & !4095).unwrap());
-    let _ = os.populate(first, 7 << 12);
+    bring_in_stack(os);
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
     // Once there are two threads, only the background thread calls membarrier(2).

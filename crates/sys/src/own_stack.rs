@@ -2,7 +2,8 @@
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
 //! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
-//! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
+//! publications, prints, reports) runs on memory that is mapped for it and then unmapped; but that of
+//! the first thread on its own stack, as long as it has used little of that.
 //!
 //! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!
@@ -60,21 +61,22 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     }
 }
 
-/// An address of the stack of the first thread, above its first frame; 0 if that stack is small.
+/// An address of the first thread's stack, above all of its frames; 0 if that stack may be small.
 static TOP: AtomicUsize = AtomicUsize::new(0);
 
-/// `exec` maps this much of that stack below [`TOP`], less the 32 KiB that any work needs: 128 KiB
-/// (`stack_expand` of `fs/exec.c`, Linux 2.6.23).
-const ROOMY_BYTES: usize = 96 << 10;
+/// Half of what `exec` maps of that stack below [`TOP`], however little of it the program has used:
+/// 128 KiB (`stack_expand` in `fs/exec.c`, Linux 2.6.23 to 6.18). Each half has room for any work.
+const ROOMY_BYTES: usize = 64 << 10;
 
-/// Lets work of the first thread run on the caller's stack while this is all mapped.
+/// Finds the first thread's stack, which then serves its owner's work until most of it is used. To
+/// be called at the start of the process, before a seccomp filter may kill for this call.
 pub fn ask() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is writable.
-    if unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0
-        && limit.rlim_cur >= 4 << 20
-    {
-        // SAFETY: takes a number only.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
+    // `exec` maps less if the limit is near the size of arguments and environment (a quarter of it).
+    if is_known && limit.rlim_cur >= 1 << 20 {
+        // SAFETY: takes a number only. The kernel puts these bytes above the first frame.
         TOP.store(unsafe { libc::getauxval(libc::AT_RANDOM) } as usize, Relaxed);
     }
 }
@@ -88,13 +90,14 @@ fn is_roomy() -> bool {
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     let stack = if is_roomy() { None } else { Stack::map() };
-    let Some(stack) = stack else {
-        // SAFETY: the job is that of `run_with`, which has not called it.
-        return unsafe { begin(job) };
-    };
     let signals = signals();
-    // SAFETY: as above; the memory is writable, ours alone, and its end aligned as the ABIs demand.
-    unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
+    match &stack {
+        // SAFETY: the job is that of `run_with`, which has not called it. The memory is writable,
+        // ours alone, and its end aligned as the ABIs demand.
+        Some(stack) => unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) },
+        // SAFETY: as above.
+        None => unsafe { begin(job) },
+    }
     drop(signals);
 }
 
