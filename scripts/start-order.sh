@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the two lists of functions in crates/preload/text.ld anew: those that a start, an allocation
-# and a fork execute, and those that threads and large blocks need besides, in the order in which
-# they come to be needed.
+# Writes the two lists of functions in crates/preload/text.ld anew: those that a start, an
+# allocation and a fork execute, and those that threads and large blocks need besides, in the order
+# in which they come to be needed.
 #
 #   scripts/start-order.sh LIBRARY..
 #
@@ -120,7 +120,8 @@ cc -O1 -o "$folder/fork" "$folder/fork.c"
 # Names contain hashes of the compiler, which change with every version: stars replace them.
 touch "$folder/listed"
 write() {
-    grep -E '^_(ZN|R)' "$folder/met" | sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
+    grep -E '^_(ZN|R)' "$folder/met" |
+        sed -E 's/17h[0-9a-f]{16}E.*/17h*/; s/Cs[0-9A-Za-z]+_/Cs*_/g' |
         awk '!seen[$0]++ { print "        *(.text.*" $0 ")" }' |
         grep -vxFf "$folder/listed" > "$folder/lines" || true
     cat "$folder/lines" >> "$folder/listed"

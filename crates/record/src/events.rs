@@ -6,8 +6,8 @@
 pub const EVENTS: usize = 96;
 
 /// Names of all values, one in a line: gauges and events of the page cache, named as in
-/// `/proc/vmstat`, then counts of the other layers. (A start would relocate each address in an array
-/// of texts: arrays of names took two more pages of each process, and 7 us of its start.)
+/// `/proc/vmstat`, then counts of the other layers. (A start would relocate each address in an
+/// array of texts: the arrays of names and options took two pages of each process.)
 const NAMES: &str = "\
 nr_file_pages
 nr_inactive_file

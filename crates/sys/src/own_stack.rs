@@ -2,8 +2,8 @@
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
 //! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
-//! publications, prints, reports) runs on memory that is mapped for it and then unmapped; but that of
-//! the first thread on its own stack, as long as it has used little of that.
+//! publications, prints, reports) runs on memory that is mapped for it and then unmapped; but that
+//! of the first thread on its own stack, as long as it has used little of that.
 //!
 //! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!
@@ -74,7 +74,7 @@ pub fn ask() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is writable.
     let is_known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
-    // `exec` maps less if the limit is near the size of arguments and environment (a quarter of it).
+    // `exec` maps less if the limit is near the bytes of arguments (which get a quarter of it).
     if is_known && limit.rlim_cur >= 1 << 20 {
         // SAFETY: takes a number only. The kernel puts these bytes above the first frame.
         TOP.store(unsafe { libc::getauxval(libc::AT_RANDOM) } as usize, Relaxed);

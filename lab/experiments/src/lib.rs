@@ -10,6 +10,7 @@
 //! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
+//! tables         reads the files of `data`
 //! witness        workloads as system calls, and what the running kernel counts of them
 //! ```
 //!
@@ -27,6 +28,7 @@ mod patterns;
 mod predict;
 mod ready_program;
 mod real_programs;
+mod tables;
 mod witness;
 
 use anyhow::Result;
@@ -37,8 +39,6 @@ use quarry_harness::launch::SampleArgs;
 use quarry_harness::merge::MergeArgs;
 use quarry_harness::report::ReportArgs;
 use quarry_harness::tables::{CompareArgs, TargetsArgs};
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io::Write;
 
 /// `quarry lab ...`
@@ -93,10 +93,4 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
 pub fn sample(args: SampleArgs, out: &mut dyn Write) -> Result<()> {
     let measurement = args.measure(experiments::works())?;
     Ok(writeln!(out, "{}", serde_json::to_string(&measurement)?)?)
-}
-
-/// Reads the tables `[[name]]` of a file of `data`.
-fn tables<T: Deserialize<'static>>(text: &'static str, name: &str) -> Vec<T> {
-    let mut all: BTreeMap<String, Vec<T>> = toml::from_str(text).expect("a test reads all of them");
-    all.remove(name).unwrap_or_default()
 }

@@ -1,6 +1,5 @@
 //! Finds the shards of a run.
 
-use super::Missing;
 use crate::results::{self, Run, below, read_end};
 use crate::shard::{Part, Shard};
 use crate::table::counted;
@@ -8,6 +7,11 @@ use crate::usage::Usage;
 use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+
+/// Missing or unfinished shards, by number. A distinct exit status lets a program retake them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub String);
 
 pub(super) struct Found {
     pub(super) parts: BTreeMap<Shard, (PathBuf, Run)>,

@@ -12,15 +12,11 @@ use crate::table::counted;
 use anyhow::{Context, Result};
 use clap::Args;
 use found::Found;
+pub use found::Missing;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-/// Missing or unfinished shards, by number. A distinct exit status lets a program retake them.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Missing(pub String);
 
 /// Join the shards of a run.
 ///

@@ -167,7 +167,8 @@ options! {
     name: "RESERVE", accepted: "bytes from 64M on, with K, M, G or T",
     meaning: "addresses that the heap may use";
     name: "SLAB",
-    accepted: "sheaf, sheaf-6.18, slub-2.6.29, slub-3.0, slub-3.1, slub-4.9, slab, slqb, slam or slub",
+    accepted: "sheaf, sheaf-6.18, slub-2.6.29, slub-3.0, slub-3.1, slub-4.9, slab, slqb, slam or \
+               slub",
     meaning: "slab policy; chosen by the shared object, see `quarry run --slab`";
     name: "LIBRARY", accepted: "a file name",
     meaning: "the shared object that `quarry run` preloads";
@@ -195,7 +196,8 @@ options! {
     /// Options that only libraries of other slab policies have: `libquarry.so` has no such
     /// mechanisms.
     MECHANISM_OPTIONS:
-    name: "SLAB_WITHOUT", accepted: "merging, cpu-partial, alien or shared, or several of them with commas",
+    name: "SLAB_WITHOUT",
+    accepted: "merging, cpu-partial, alien or shared, or several of them with commas",
     meaning: "mechanisms that the slab policy does without, if it has them";
     name: "SLAM_MODE", accepted: "auto, array, linked or remote",
     meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)";

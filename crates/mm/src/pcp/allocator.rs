@@ -7,6 +7,7 @@
 use super::config::{FreeListPolicy, PageConfig};
 use super::extent_list::Movement;
 use super::lists::{PcpCounters, Tuning};
+use super::locked_lists::ListRef;
 use super::policy::{BATCH_SCALE_MAX, PagePolicy, Sizes};
 use super::ring::RingSizes;
 use super::store::ListStore;
@@ -147,6 +148,11 @@ impl<P: PagePolicy> PageAllocator<P> {
         fatal(format_args!("free of the page block of order {order} at {address:p}: {why}"))
     }
 
+    #[inline(always)]
+    pub(super) fn lists(&self, slot: SlotIndex, node: NodeId) -> ListRef<'_> {
+        ListRef { store: &self.store, index: self.store.index(slot, node), node }
+    }
+
     /// Gives everything on the per-CPU lists back to the zones.
     pub fn drain_all(&self) {
         self.store.slots().for_each(|slot| self.drain_slot(slot));
@@ -221,7 +227,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.zones().visit_locks(visit);
         let lists = &self.store.pcps;
-        (0..lists.len()).for_each(|index| visit("pcp->lock", &lists.at(index).lists));
+        (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
 
     /// Checks all equations while no other thread works; returns the first broken one. O(frames).

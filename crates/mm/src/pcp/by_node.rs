@@ -1,18 +1,12 @@
 //! Blocks of one node: requests and frees at the lists of a slot, or else at the node's zone.
 
 use super::allocator::PageAllocator;
-use super::locked_lists::ListRef;
 use super::policy::PagePolicy;
 use crate::frame::{End, MigrateType, NodeId, Order, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Page};
 use quarry_sys::percpu::SlotIndex;
 
 impl<P: PagePolicy> PageAllocator<P> {
-    #[inline(always)]
-    pub(super) fn lists(&self, slot: SlotIndex, node: NodeId) -> ListRef<'_> {
-        ListRef { store: &self.store, index: self.store.index(slot, node), node }
-    }
-
     /// The list for blocks of `order` and type `of`. Blocks of the high-order reserve go to movable
     /// lists. Later they return to the reserve, because their pageblock keeps its type.
     #[inline]

@@ -9,6 +9,7 @@ use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
 use quarry_sys::local;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
@@ -108,6 +109,10 @@ fresh_zero! {
 }
 
 impl Pcp {
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("pcp->lock", &self.lists);
+    }
+
     pub(super) fn bypass_alloc(&self, blocks: u64) {
         local::add_shared(&self.bypassed_allocs, blocks);
     }

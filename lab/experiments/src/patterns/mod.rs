@@ -114,7 +114,7 @@ struct Patterns {
 
 /// All patterns. Samples never read the table, because reading it allocates memory.
 static TABLE: LazyLock<Vec<Patterns>> =
-    LazyLock::new(|| crate::tables(include_str!("../../data/patterns.toml"), "family"));
+    LazyLock::new(|| crate::tables::tables(include_str!("../../data/patterns.toml"), "family"));
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

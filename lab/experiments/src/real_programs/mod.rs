@@ -32,8 +32,9 @@ use std::time::Duration;
 /// Longest time of a sample; a longer one has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) static ALL: LazyLock<Vec<RealProgram>> =
-    LazyLock::new(|| crate::tables(include_str!("../../data/real_programs.toml"), "program"));
+pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
+    crate::tables::tables(include_str!("../../data/real_programs.toml"), "program")
+});
 
 /// A program; the file describes the fields.
 #[derive(Deserialize)]

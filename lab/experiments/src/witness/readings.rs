@@ -66,7 +66,7 @@ fn slabs(text: &str) -> Option<u64> {
     slabs.filter_map(|count| count.parse().ok()).reduce(|sum: u64, count| sum + count)
 }
 
-/// What the files hold now; nothing of a file that is absent or may not be read.
+/// Reads the files; the result has nothing of a file that is absent or may not be read.
 #[derive(Default)]
 pub(super) struct Readings {
     events: BTreeMap<&'static str, u64>,

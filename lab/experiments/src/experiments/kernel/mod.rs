@@ -3,10 +3,12 @@
 //! ```text
 //! variants  the running kernel and the stacks
 //! counts    what is counted in both, under one name
+//! rows      the workloads
 //! table     the tables
 //! ```
 
 mod counts;
+mod rows;
 mod table;
 mod variants;
 
@@ -18,64 +20,20 @@ use crate::witness::knob::Folder;
 use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
-use crate::witness::work::Calls;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use quarry_harness::doctor::{Finding, Severity};
 use quarry_replay::crew::Place;
 use quarry_replay::stack::Machine;
-use serde::Deserialize;
+use rows::Row;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::{env, fmt};
 use variants::{Contender, KERNEL, Setting};
 
 /// Bytes of the file system that is made in a file if `--folder` is not given.
 const IMAGE_BYTES: u64 = 1 << 30;
-
-/// A workload of `data/kernel.toml`, which describes the fields.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) each: String,
-    pub(super) about: String,
-    pub(super) calls: Calls,
-    pub(super) operations: u64,
-    pub(super) quick: u64,
-    replay: Replay,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Replay {
-    experiment: String,
-    row: String,
-    amount: Option<u32>,
-}
-
-static ROWS: LazyLock<Vec<Row>> =
-    LazyLock::new(|| crate::tables(include_str!("../../../data/kernel.toml"), "row"));
-
-impl fmt::Display for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl Row {
-    pub(super) fn all() -> Vec<&'static Self> {
-        ROWS.iter().collect()
-    }
-
-    /// The replay of the same kernel path.
-    pub(super) fn replay(&self) -> Result<Beside> {
-        let Replay { experiment, row, amount } = &self.replay;
-        Beside::find(experiment, row, *amount)
-    }
-}
 
 /// The running kernel as a variant: its tracepoints, compared with the counts of Quarry's stack.
 ///

@@ -1,6 +1,6 @@
 //! The tables: the counts of each workload side by side, and a table of rates.
 
-use super::Row;
+use super::rows::Row;
 use super::variants::{GUEST, KERNEL, UNCOUNTED};
 use crate::experiments::replay::beside::Beside;
 use crate::witness::readings::PageLists;

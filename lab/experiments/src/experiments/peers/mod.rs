@@ -17,7 +17,7 @@ use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::{IdleSample, Sizes};
 use crate::ready_program::ReadyProgram;
-use part::Part;
+use part::{CPU, HELD_AFTER, Part, STARTS};
 use quarry_compare::allocators::{Allocator, GLIBC};
 use quarry_compare::{Interrupt, Launcher};
 use std::rc::Rc;
@@ -57,12 +57,6 @@ impl Defaults for Peers {
     const SAMPLES: &'static str = "7";
     const QUICK_SAMPLES: &'static str = "1";
 }
-
-/// Names of metrics: time of an operation, CPU time of a program, and memory after a burst.
-const TIME: &str = "time";
-const CPU: &str = "CPU";
-const HELD_AFTER: &str = "held after";
-const STARTS: u32 = 20;
 
 struct Parts {
     parts: Vec<Part>,

@@ -1,12 +1,17 @@
 //! The workloads of other experiments, as rows of this one.
 
-use super::STARTS;
 use crate::experiments::start_up::{SmallProgram, others_than_true};
 use crate::patterns::{Family, Pattern};
 use crate::real_programs::{self, RealProgram};
 use quarry_harness::results::{Verify, Workload};
 use std::fmt;
 
+/// Names of metrics: time of an operation, CPU time of a program, and memory after a burst.
+pub(super) const TIME: &str = "time";
+pub(super) const CPU: &str = "CPU";
+pub(super) const HELD_AFTER: &str = "held after";
+/// Processes that one sample of starts runs.
+pub(super) const STARTS: u32 = 20;
 const GROWING: [usize; 4] = [64, 1000, 16000, 200_000];
 
 #[derive(Clone, Copy)]

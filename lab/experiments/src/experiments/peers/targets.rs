@@ -1,7 +1,7 @@
 //! The targets: the figures that Quarry should reach compared with its peers.
 
-use super::part::Part;
-use super::{HELD_AFTER, PEAK, TIME};
+use super::part::{HELD_AFTER, Part, TIME};
+use crate::experiments::malloc_patterns::PEAK;
 use crate::patterns::{Family, Pattern};
 use quarry_compare::allocators::GLIBC;
 use quarry_harness::results::{Against, Over, Relation, Target};

@@ -1,8 +1,9 @@
 //! A row of a replay, for an experiment of another kind that compares its own figures with it.
 
 use super::documents::Figure;
+use super::row::Row;
 use super::sample::ReplaySample;
-use super::spec::{Row, Spec};
+use super::spec::Spec;
 use anyhow::Result;
 use quarry_harness::affinity;
 use quarry_harness::results::{Measurement, Metric};

@@ -1,6 +1,6 @@
 //! The documents' figures that replays are compared with.
 
-use super::spec::Row;
+use super::row::Row;
 use quarry_harness::table;
 use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use quarry_replay::policies::Policies;

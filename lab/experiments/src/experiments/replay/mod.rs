@@ -5,6 +5,7 @@ pub(super) mod beside;
 mod calibrate;
 mod documents;
 mod profile;
+mod row;
 mod sample;
 mod spec;
 mod tables;
@@ -19,8 +20,9 @@ use quarry_mm::heap::options::parse_bytes;
 use quarry_replay::crew::Place;
 use quarry_replay::policies::{Policies, UnknownPolicy};
 use quarry_replay::stack::Machine;
+use row::Row;
 use sample::ReplaySample;
-use spec::{Amount, Row, Spec};
+use spec::{Amount, Spec};
 use std::path::PathBuf;
 
 /// Defaults of all replays. A replay's own variants and tasks replace them.

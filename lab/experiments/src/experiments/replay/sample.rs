@@ -1,7 +1,8 @@
 //! One sample of a replay, taken in a process of its own.
 
 use super::profile;
-use super::spec::{Row, Spec};
+use super::row::Row;
+use super::spec::Spec;
 use anyhow::{Result, anyhow, bail};
 use quarry_harness::launch::{self, Work};
 use quarry_harness::results::Measurement;
