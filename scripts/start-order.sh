@@ -5,9 +5,9 @@
 #
 #   scripts/start-order.sh LIBRARY..
 #
-# Each LIBRARY is a libquarry.so with symbols: that of `make build` before it is stripped, and
-# that of `cargo build --release -p quarry-preload` without its flags, which decide what is
-# inlined. A breakpoint in each function, which goes when it is met, tells what a program
+# Each LIBRARY has symbols, in the file or in LIBRARY.debug: libquarry.so and libquarry-full.so of
+# `make build`, and the libquarry.so of `cargo build --release -p quarry-preload` without the flags
+# of `make build`, which decide what is inlined. A breakpoint in each function, which goes when it is met, tells what a program
 # executes; gdb sets them. Sequences are not disturbed: they have no breakpoint inside.
 set -euo pipefail
 
@@ -22,7 +22,8 @@ cat > "$folder/met.py" <<'PYTHON'
 import os, subprocess
 library, out = os.environ["LIBRARY"], os.environ["OUT"]
 names = {}
-listing = subprocess.run(["nm", "--defined-only", library], capture_output=True, text=True)
+symbols = library + ".debug" if os.path.exists(library + ".debug") else library
+listing = subprocess.run(["nm", "--defined-only", symbols], capture_output=True, text=True)
 for line in listing.stdout.splitlines():
     address, kind, name = line.split(maxsplit=2)
     if kind in "tTwW":
@@ -113,8 +114,8 @@ int main(void)
     wait(NULL);
 }
 C
-cc -O1 -pthread -o "$folder/threads" "$folder/threads.c"
-cc -O1 -o "$folder/fork" "$folder/fork.c"
+cc -O1 -fno-builtin -pthread -o "$folder/threads" "$folder/threads.c"
+cc -O1 -fno-builtin -o "$folder/fork" "$folder/fork.c"
 
 # write LIST: puts the functions that are met, and are in no list yet, between the marks of LIST.
 # Names contain hashes of the compiler, which change with every version: stars replace them.

@@ -85,20 +85,23 @@ extern "C" fn in_child() {
 /// Makes the trace that the environment names, and begins to record. If that fails, it prints the
 /// reason in one line, and the program runs without being recorded.
 pub(crate) fn open() {
-    let (Some(path), Some(bytes)) = (var_os(FILE_VARIABLE), var_os(BYTES_VARIABLE)) else { return };
-    let bytes = bytes.to_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-    match make(Path::new(&path), bytes / CHUNK_BYTES, var_os(CHILDREN_VARIABLE).is_some()) {
-        Ok(None) => {}
-        Ok(Some(mapped)) => {
-            // SAFETY: the handler only stores one word, which is allowed in a forked child.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-            MAPPED.store(mapped, Ordering::Release);
-        }
-        Err(error) => {
-            let path = path.to_string_lossy();
-            eprintln!("quarry: {path}: {error}; the program runs, and is not recorded");
-        }
+    // Recording begins after `begun` has freed its own blocks, which no trace must have.
+    if let Some(mapped) = begun() {
+        // SAFETY: the handler only stores one word, which is allowed in a forked child.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        MAPPED.store(mapped, Ordering::Release);
     }
+}
+
+fn begun() -> Option<*mut u8> {
+    let (path, bytes) = (var_os(FILE_VARIABLE)?, var_os(BYTES_VARIABLE)?);
+    let bytes = bytes.to_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let children = var_os(CHILDREN_VARIABLE).is_some();
+    make(Path::new(&path), bytes / CHUNK_BYTES, children).unwrap_or_else(|error| {
+        let path = path.to_string_lossy();
+        eprintln!("quarry: {path}: {error}; the program runs, and is not recorded");
+        None
+    })
 }
 
 /// A mapped file of this many chunks, with its header; `None` if the process is not to be recorded.

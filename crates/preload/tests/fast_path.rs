@@ -168,13 +168,13 @@ fn fast_paths_stay_within_their_budgets() {
 const OFTEN: [&str; 9] = [
     "7process5build",
     "16alloc_on_process",
-    "14alloc_on_stack",
+    "14alloc_of_cache",
     "14refill_and_pop",
-    "8take_one",
+    "8take_run",
     "13take_fallback",
     "10add_frames",
     "11note_mapped",
-    "zones5Zones4grow",
+    "Zones$GT$4grow",
 ];
 
 /// A page fault reads 64 KiB of a file, so functions that all programs call are side by side.

@@ -133,7 +133,6 @@ pub fn is_of_quarry_run() -> bool {
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
-        own_stack::ask();
         percpu::ask();
         limits::ask_machine();
     }
@@ -143,12 +142,12 @@ fn ask_the_system() {
 /// faulted in twice, because a start reads them before it writes them. A hint.
 fn bring_in_stack(os: &dyn Os) {
     const WRITTEN: usize = 22 << 10;
-    let page = os.page_size();
-    let (start, within) = (NonNull::from(&STACK).cast::<u8>(), &raw const STACK as usize % page);
-    // SAFETY: the pages belong to the variables of this object.
-    let first = unsafe { start.sub(within) };
-    // If the OS refuses, page faults bring the pages in later.
-    let _ = os.populate(first, (within + WRITTEN).next_multiple_of(page));
+    let (start, page) = ((&raw const STACK).cast_mut().cast::<u8>(), os.page_size());
+    let within = start.addr() % page;
+    if let Some(first) = NonNull::new(start.wrapping_sub(within)) {
+        // If the OS refuses, page faults bring the pages in later.
+        let _ = os.populate(first, (within + WRITTEN).next_multiple_of(page));
+    }
 }
 
 #[cold]

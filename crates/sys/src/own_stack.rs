@@ -2,8 +2,7 @@
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
 //! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
-//! publications, prints, reports) runs on memory that is mapped for it and then unmapped; but that
-//! of the first thread on its own stack, as long as it has used little of that.
+//! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
 //!
 //! Meanwhile signals are blocked, except those that the running instructions themselves raise:
 //!
@@ -15,11 +14,11 @@
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.
 
 use crate::confined::is_confined;
-use crate::primitive::{AtomicUsize, Ordering::Relaxed};
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
-/// Bytes of the stack. The loader, which the start may call, takes most of them.
+/// Bytes of the stack. The loader, which the start may call, takes most of them. (An address near
+/// the top of the first thread's stack shows no room below it: a coroutine's stack may lie there.)
 const BYTES: usize = 64 << 10;
 
 /// Runs `work` on a stack of Quarry's own, or else on the caller's. May change `errno`.
@@ -61,43 +60,16 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
     }
 }
 
-/// An address of the first thread's stack, above all of its frames; 0 if that stack may be small.
-static TOP: AtomicUsize = AtomicUsize::new(0);
-
-/// Half of what `exec` maps of that stack below [`TOP`], however little of it the program has used:
-/// 128 KiB (`stack_expand` in `fs/exec.c`, Linux 2.6.23 to 6.18). Each half has room for any work.
-const ROOMY_BYTES: usize = 64 << 10;
-
-/// Finds the first thread's stack, which then serves its owner's work until most of it is used. To
-/// be called at the start of the process, before a seccomp filter may kill for this call.
-pub fn ask() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is writable.
-    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
-    // `exec` maps less if the limit is near the bytes of arguments (which get a quarter of it).
-    if is_known && limit.rlim_cur >= 1 << 20 {
-        // SAFETY: takes a number only. The kernel puts these bytes above the first frame.
-        TOP.store(unsafe { libc::getauxval(libc::AT_RANDOM) } as usize, Relaxed);
-    }
-}
-
-fn is_roomy() -> bool {
-    let here = 0u8;
-    TOP.load(Relaxed).wrapping_sub((&raw const here).addr()) < ROOMY_BYTES
-}
-
 /// Calls `begin` with `job`; `begin` is the function for this type of job.
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
-    let stack = if is_roomy() { None } else { Stack::map() };
+    let Some(stack) = Stack::map() else {
+        // SAFETY: the job is that of `run_with`, which has not called it.
+        return unsafe { begin(job) };
+    };
     let signals = signals();
-    match &stack {
-        // SAFETY: the job is that of `run_with`, which has not called it. The memory is writable,
-        // ours alone, and its end aligned as the ABIs demand.
-        Some(stack) => unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) },
-        // SAFETY: as above.
-        None => unsafe { begin(job) },
-    }
+    // SAFETY: as above; the memory is writable, ours alone, and its end aligned as the ABIs demand.
+    unsafe { switch(job, begin, stack.0.as_ptr().add(BYTES)) };
     drop(signals);
 }
 

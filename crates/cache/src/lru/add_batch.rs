@@ -1,6 +1,7 @@
 //! Short lists in arrays: the add batch of a CPU, or pages that are handled together.
 
 use super::page::PageNo;
+use super::state::State;
 use core::mem::take;
 use core::ops::Deref;
 
@@ -17,11 +18,24 @@ pub(crate) struct Few<T, const N: usize> {
     items: [T; N],
 }
 
-impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
-    #[inline]
-    fn default() -> Self {
-        Self { len: 0, items: [T::default(); N] }
-    }
+/// The value that fills a new list. (Values that are made at run time stand on the stack twice.)
+pub(crate) trait Filler: Copy {
+    const FILLER: Self;
+}
+
+macro_rules! filler {
+    ($($of:ty: $filler:expr),*) => {$(
+        impl Filler for $of {
+            const FILLER: Self = $filler;
+        }
+    )*};
+}
+
+filler!(u64: 0, State: State(0), PageNo: PageNo(0));
+filler!((u64, PageNo): (0, PageNo(0)), (PageNo, bool): (PageNo(0), false));
+
+impl<T: Filler, const N: usize> Few<T, N> {
+    pub(crate) const NONE: Self = Self { len: 0, items: [T::FILLER; N] };
 }
 
 impl<T: Copy, const N: usize> Few<T, N> {
@@ -29,6 +43,11 @@ impl<T: Copy, const N: usize> Few<T, N> {
     pub(crate) fn push(&mut self, item: T) {
         self.items[self.len] = item;
         self.len += 1;
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
     }
 
     #[inline]

@@ -87,7 +87,7 @@ impl<P: LruPolicy> LruSet<P> {
         let setup = Setup { os, nodes, slots, batch: add_batch, counts };
         let lists = policy.build(setup)?;
         let batches = OsArray::filled(os, slots, |_| AddBatch {
-            waiting: CountedLock::counting(Pages::default(), Chosen(counts)),
+            waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
         })?;
         Ok(Self { options, lists, batches })
     }
@@ -150,7 +150,7 @@ impl<P: LruPolicy> LruSet<P> {
         pages: &[PageNo],
         released: &mut Released<'_>,
     ) {
-        let mut alive = Pages::default();
+        let mut alive = Pages::NONE;
         for &page in pages {
             let state = &table.at(page).state;
             let now = state.load();
@@ -166,7 +166,7 @@ impl<P: LruPolicy> LruSet<P> {
             return;
         }
         self.lists.insert(table, slot, &alive);
-        let mut dead = Pages::default();
+        let mut dead = Pages::NONE;
         for &page in alive.iter() {
             if table.at(page).state.unpin() {
                 dead.push(page);
@@ -205,7 +205,7 @@ impl<P: LruPolicy> LruSet<P> {
         released: &mut Released<'_>,
     ) {
         for some in pages.chunks(MOST_ADD_BATCH) {
-            let mut marked = Pages::default();
+            let mut marked = Pages::NONE;
             for &(page, active) in some {
                 mark(table, page, active);
                 marked.push(page);

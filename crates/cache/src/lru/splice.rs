@@ -83,7 +83,7 @@ impl Splicer {
         slot: SlotIndex,
         pages: &[PageNo],
     ) -> (Locals, Pages) {
-        let (mut locals, mut singles) = (Locals::default(), Pages::default());
+        let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
         for &page in pages {
             let descriptor = table.at(page);
             let at = (descriptor.node(), ListKind::of(descriptor.state.load()));

@@ -45,8 +45,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         let dirty = if which == Invalidate::CleanOnly { State::DIRTY } else { 0 };
         let busy = State::PINS | State::SHARED | State::EXCLUSIVE | State::WRITEBACK | dirty;
         let mut found = [(0, Entry::Empty); BATCH];
-        let mut removed = Few::<(u64, PageNo), BATCH>::default();
-        let mut states = Few::<State, BATCH>::default();
+        let mut removed = Few::<(u64, PageNo), BATCH>::NONE;
+        let mut states = Few::<State, BATCH>::NONE;
         let tables = self.tables;
         tables.counters.add(self.host.slot(), Event::IndexHolds, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;

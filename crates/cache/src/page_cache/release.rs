@@ -34,7 +34,8 @@ impl<H: Host> Releases<'_, H> {
     }
 
     fn flush(&mut self) {
-        self.cache.release(&self.pages.take());
+        self.cache.release(&self.pages);
+        self.pages.clear();
     }
 }
 
@@ -46,7 +47,7 @@ impl<H: Host> Drop for Releases<'_, H> {
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
     pub(super) fn releases(self) -> Releases<'a, H> {
-        Releases { cache: self, pages: Few::default() }
+        Releases { cache: self, pages: Few::NONE }
     }
 
     pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {

@@ -145,7 +145,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
-        let mut isolated = Isolated::default();
+        let mut isolated = Isolated::NONE;
         let mut rotated = 0;
         for page in &found[..count] {
             let state = &self.tables.pages.at(*page).state;
@@ -178,7 +178,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     ) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Inactive, &mut found[..most]);
-        let (mut isolated, mut evicted) = (Isolated::default(), Few::<PageNo, CLUSTER>::default());
+        let (mut isolated, mut evicted) = (Isolated::NONE, Few::<PageNo, CLUSTER>::NONE);
         let mut activated = 0;
         let mut locked = None;
         for page in &found[..count] {

@@ -107,7 +107,7 @@ impl<'a, H: Host> Truncation<'a, H> {
             }
         }
         drop(locked);
-        let mut taken = Taken::default();
+        let mut taken = Taken::NONE;
         for (index, entry) in &found[..count] {
             match entry {
                 Entry::Page(page) => match self.take_pinned(*index, *page) {
@@ -151,8 +151,8 @@ impl<'a, H: Host> Truncation<'a, H> {
     /// Removes up to 14 entries in one hold of the lock. Returns the next index.
     fn batch(&mut self, from: u64) -> Option<u64> {
         let mut found = [(0, Entry::Empty); BATCH];
-        let (mut taken, mut states) = (Taken::default(), Few::<State, BATCH>::default());
-        let mut shadows = Few::<u64, BATCH>::default();
+        let (mut taken, mut states) = (Taken::NONE, Few::<State, BATCH>::NONE);
+        let mut shadows = Few::<u64, BATCH>::NONE;
         let mut locked = self.lock()?;
         let count = locked.tree.entries(from..=u64::MAX, &mut found);
         for (index, entry) in &found[..count] {
@@ -169,7 +169,8 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
         locked.tree.remove_batch(&taken);
         if self.policy == TruncationPolicy::Mel {
-            locked.tree.clear_shadows(&shadows.take());
+            locked.tree.clear_shadows(&shadows);
+            shadows.clear();
         }
         locked.publish();
         drop(locked);

@@ -4,8 +4,8 @@
 //! Each file uses only those to its left:
 //!
 //! ```text
-//! ring -> lists -> policy -> v6_18 -> config
-//! extent_list, drain, store -> locked_lists -> allocator -> by_node -> alloc -> listed
+//! extent_list, ring -> lists -> policy -> v6_18 -> config
+//! drain, store -> locked_lists -> allocator -> by_node -> alloc -> listed
 //!     -> section
 //! ```
 

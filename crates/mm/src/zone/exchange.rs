@@ -21,7 +21,7 @@ impl Locked<'_> {
                 self.put_block(Block { pfn, order, zeroed }, End::Head);
             }
         }
-        self.state.extents.isolate(self.memory, index, false);
+        self.state.extents.give_up(self.memory, index);
     }
 
     /// Keeps free frames as an extent, or as free blocks if the pageblock is not movable.

@@ -137,23 +137,27 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Takes all frames of a pageblock, or only the dirty ones; returns which.
+    /// Takes the dirty frames of a pageblock, and returns them.
     #[inline(never)]
-    pub(super) fn isolate(
-        &mut self,
-        memory: &Memory,
-        index: PageblockIndex,
-        only_dirty: bool,
-    ) -> FrameBits {
+    pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
-        let (extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());
-        let taken = if only_dirty { dirty } else { extents };
-        let clean = extents.without(taken);
+        let dirty = pageblock.dirty_extents();
+        let clean = pageblock.extents().without(dirty);
         pageblock.keep_only(clean);
-        self.free -= taken.count();
+        self.free -= dirty.count();
         self.dirty -= dirty.count();
         self.set_longest(memory, index, clean.longest_extent());
-        taken
+        dirty
+    }
+
+    /// Takes all frames of a pageblock.
+    #[inline(never)]
+    pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
+        let pageblock = memory.pageblocks().at(index);
+        self.free -= pageblock.extents().count();
+        self.dirty -= pageblock.dirty_extents().count();
+        pageblock.keep_only(FrameBits::NONE);
+        self.set_longest(memory, index, 0);
     }
 
     fn set_longest(&mut self, memory: &Memory, index: PageblockIndex, longest: u32) {

@@ -128,7 +128,7 @@ impl ZoneRef<'_> {
     /// Purges a pageblock's dirty extents of at least `least` frames, in whole pages of the OS.
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
-        let dirty = self.lock().state.extents.isolate(self.memory, index, true);
+        let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
         let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
         while let Some((first, end)) = dirty.next_extent(from) {
             from = end;

@@ -6,7 +6,7 @@ use super::order;
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
-use crate::slab::freelist::Chain;
+use crate::slab::freelist::{Chain, Freelist};
 use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
@@ -80,8 +80,11 @@ where
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
         let own = OneCache::of(&self.tables, context, cache);
         own.count_free_slow(1);
+        // The object is not written before the checks, because it may be in use.
+        let list = Freelist { head: Some(object), count: 1 };
+        let chain = Chain { list, tail: Some(object) };
         // SAFETY: the caller gives up the object, which lies in its slab.
-        unsafe { own.free_chain(own.slab_of(object), &Chain::one(object)) };
+        unsafe { own.free_chain(own.slab_of(object), &chain) };
     }
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
