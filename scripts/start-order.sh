@@ -7,8 +7,9 @@
 #
 # Each LIBRARY has symbols, in the file or in LIBRARY.debug: libquarry.so and libquarry-full.so of
 # `make build`, and the libquarry.so of `cargo build --release -p quarry-preload` without the flags
-# of `make build`, which decide what is inlined. A breakpoint in each function, which goes when it is met, tells what a program
-# executes; gdb sets them. Sequences are not disturbed: they have no breakpoint inside.
+# of `make build`, which decide what is inlined. A breakpoint in each function, which goes when it
+# is met, tells what a program executes; gdb sets them. Sequences are not disturbed: they have no
+# breakpoint inside.
 set -euo pipefail
 
 : "${1:?usage: scripts/start-order.sh LIBRARY..}"
