@@ -46,7 +46,8 @@ def base():
         if line.rstrip().endswith(library):
             return int(line.split("-")[0], 16)
 
-for setting in ["auto-solib-add off", "detach-on-fork on", "stop-on-solib-events 1"]:
+follow = "follow-fork-mode " + os.environ["FOLLOW"]
+for setting in ["auto-solib-add off", "detach-on-fork on", follow, "stop-on-solib-events 1"]:
     gdb.execute("set " + setting)
 gdb.execute("run > /dev/null 2>&1")
 while base() is None:
@@ -60,12 +61,13 @@ with open(out, "a") as file:
     file.writelines(names[offset] + "\n" for offset in met)
 PYTHON
 
-# trace PROGRAM..: appends the functions that the program executes to a list.
+# trace PROGRAM..: appends the functions that the program executes to a list; after a fork those of
+# the process that `follow` names.
 trace() {
     local library
     for library in "${libraries[@]}"; do
-        LIBRARY=$library OUT=$folder/met timeout 300 gdb -q -batch -nx -ex 'set pagination off' \
-            -ex 'set confirm off' \
+        LIBRARY=$library OUT=$folder/met FOLLOW=$follow timeout 300 gdb -q -batch -nx \
+            -ex 'set pagination off' -ex 'set confirm off' \
             -ex "set exec-wrapper env LD_PRELOAD=$library QUARRY_RECORD=$record" \
             -x "$folder/met.py" --args "$@" > "$folder/log" 2>&1 || {
             cat "$folder/log" >&2
@@ -105,13 +107,22 @@ cat > "$folder/fork.c" <<'C'
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+static void work(void)
+{
+    void *blocks[200];
+    for (int i = 0; i < 200; i++)
+        blocks[i] = malloc(16 << i % 10);
+    for (int i = 0; i < 200; i++)
+        free(blocks[i]);
+}
 int main(void)
 {
-    free(malloc(10));
+    work();
     if (fork() == 0) {
-        free(malloc(100));
+        work();
         _exit(0);
     }
+    work();
     wait(NULL);
 }
 C
@@ -136,6 +147,7 @@ write() {
     echo "$script: $(wc -l < "$folder/lines") functions of $1"
 }
 
+follow=parent
 record=0 trace /usr/bin/true
 record=0 trace /usr/bin/sed p /etc/passwd
 record=0 trace /usr/bin/cat /dev/null
@@ -144,6 +156,7 @@ record=0 trace /usr/bin/ls /
 record=0 trace /usr/bin/bash -c :
 record=0 trace /usr/bin/python3 -c pass
 record=0 trace "$folder/fork"
+follow=child record=0 trace "$folder/fork"
 write "starts"
 # Under gdb each program lives long enough to publish its statistics: what that takes comes last.
 record=0 trace "$folder/threads"
