@@ -92,12 +92,11 @@ pub trait Backing: Send + Sync + 'static {
         let mut done = 0;
         for page in pages {
             match self.read(offset + done as u64, page) {
+                // The next bytes belong into this page, not to the front of the next one.
+                Ok(read) if read < page.len() => return Ok(done + read),
                 Ok(read) => done += read,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
-            }
-            if done % page.len() != 0 {
-                break;
             }
         }
         Ok(done)

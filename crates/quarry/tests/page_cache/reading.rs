@@ -1,7 +1,7 @@
 //! Reading: every byte comes from the backing, whatever the backing does.
 
 use crate::store::{Disk, PAGE, page_of, readable};
-use quarry::{Error, OsError, PageCache};
+use quarry::{Backing, Error, OsError, PageCache, ReadOnly};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
@@ -49,6 +49,30 @@ fn short_reads_are_continued() {
         }
         assert_eq!(mapping.read(19).unwrap()[..9], page_of(19)[..9]);
     }
+}
+
+/// A file that another process lengthens between two reads.
+struct Growing(AtomicUsize);
+
+impl Backing for Growing {
+    type Access = ReadOnly;
+
+    fn size(&self) -> u64 {
+        2 * PAGE as u64
+    }
+
+    fn read(&self, _offset: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
+        let read = if self.0.fetch_add(1, SeqCst) == 0 { 0 } else { bytes.len() };
+        bytes[..read].fill(7);
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_page_of_which_nothing_is_read_does_not_move_the_next_one() {
+    let (mut first, mut second) = ([0; PAGE], [0; PAGE]);
+    let read = Growing(AtomicUsize::new(0)).read_pages(0, &mut [&mut first, &mut second]);
+    assert_eq!((read, second), (Ok(0), [0; PAGE]));
 }
 
 #[test]
