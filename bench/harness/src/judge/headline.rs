@@ -4,8 +4,6 @@ use super::{Column, Judgement, Outcome, Reason, Selection};
 use crate::results::{Direction, Metric};
 use crate::statistics::MIN_PAIRS;
 
-const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
-
 impl<'a> Selection<'a> {
     /// Returns the answer; without one, the verdicts on the primary metric and on memory. It is a
     /// sentence without a full stop.
@@ -30,10 +28,7 @@ impl<'a> Selection<'a> {
 
     /// Returns the metric for memory: idle memory, else the first in bytes of which less is better.
     pub fn memory_metric(&self) -> Option<&Metric> {
-        let is_memory = |metric: &&Metric| {
-            BYTES.contains(&metric.unit.as_str()) && metric.direction == Direction::Lower
-        };
-        let metrics = || self.baseline().run.meta.metrics.iter().filter(is_memory);
+        let metrics = || self.baseline().run.meta.metrics.iter().filter(|it| it.is_memory());
         metrics().find(|metric| metric.name.starts_with("idle")).or_else(|| metrics().next())
     }
 

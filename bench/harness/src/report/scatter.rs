@@ -29,16 +29,6 @@ impl Point {
     }
 }
 
-/// The first metric in bytes of which less is better; `None` if the primary metric is of that kind.
-fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
-    let is_memory = |metric: &&Metric| {
-        let is_bytes = ["bytes", "KiB", "MiB", "GiB"].contains(&metric.unit.as_str());
-        is_bytes && metric.direction == Direction::Lower
-    };
-    let metric = selection.baseline().run.meta.metrics.iter().find(is_memory)?;
-    (!is_memory(&selection.metric)).then_some(metric)
-}
-
 /// The picture of `rows` together (their geometric mean); `None` without figures for it.
 pub(super) fn card<'a>(
     selection: &Selection<'a>,
@@ -46,8 +36,8 @@ pub(super) fn card<'a>(
     title: &str,
     palette: &Palette,
 ) -> Option<Card> {
-    let memory = memory_metric(selection)?;
     let speed = selection.metric;
+    let memory = selection.memory_metric().filter(|_| !speed.is_memory())?;
     let relation = |column: &Column<'a>, metric: &Metric| -> Option<f64> {
         selection.judge(column, rows, metric).ratio()
     };

@@ -62,6 +62,12 @@ impl Metric {
         }
     }
 
+    /// Returns whether the metric is an amount of memory, of which less is better.
+    pub(crate) fn is_memory(&self) -> bool {
+        let units = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
+        units.contains(&self.unit.as_str()) && self.direction == Direction::Lower
+    }
+
     /// Nanoseconds per operation on the workload's clock.
     pub fn time_per_operation() -> Self {
         Self::new("time", "ns per operation", Direction::Lower, "time_ns").per("operations")
