@@ -10,12 +10,11 @@ use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
 use super::index::{BATCH, Entry};
-use super::mapping::Mapping;
+use super::mapping::{LockedMapping, Mapping};
 use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::lru::{PageNo, State};
 use quarry_mm::zone::GroupId;
-use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Number of used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
@@ -123,8 +122,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 Found::Busy => {}
             }
         }
-        mapping.pages.store(tree.counts().pages, Relaxed);
-        drop(tree);
+        LockedMapping { mapping, tree }.publish();
         next
     }
 
