@@ -9,7 +9,7 @@ use quarry_eras::pages::Chosen;
 use quarry_harness::affinity;
 use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
-use quarry_mm::frame::FRAME_SHIFT;
+use quarry_mm::frame::{FRAME_SHIFT, PAGEBLOCK_ORDER};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -243,7 +243,6 @@ impl<F: Frames> Task<'_, F> {
 const LEFT: u32 = 64;
 /// Every sample begins with the same state.
 const SEED: u64 = 42;
-const HUGE_ORDER: u8 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -290,11 +289,11 @@ fn take(allocator: &impl Frames, count: u32, order: u8, tasks: usize) -> Result<
 
 /// The share of 2 MiB blocks that are partly in use, if `blocks` of `order` are in use.
 fn partly_used(blocks: &[u32], frames: u32, order: u8) -> f64 {
-    let mut used = vec![0u32; (frames >> HUGE_ORDER) as usize];
+    let mut used = vec![0u32; (frames >> PAGEBLOCK_ORDER) as usize];
     for first in blocks {
-        used[(first >> HUGE_ORDER) as usize] += 1 << order;
+        used[(first >> PAGEBLOCK_ORDER) as usize] += 1 << order;
     }
-    let partly = used.iter().filter(|used| (1..1 << HUGE_ORDER).contains(*used)).count();
+    let partly = used.iter().filter(|used| (1..1 << PAGEBLOCK_ORDER).contains(*used)).count();
     partly as f64 / used.len() as f64
 }
 
@@ -311,7 +310,7 @@ mod tests {
         let pageblocks = zone.zones().memory().pageblocks();
         let all = (0..pageblocks.count()).map(|index| pageblocks.at(PageblockIndex(index)));
         let of_zone = all.filter(|pageblock| pageblock.tag().node().is_some());
-        of_zone.filter(|pageblock| (1..1 << HUGE_ORDER).contains(&pageblock.free())).count()
+        of_zone.filter(|pageblock| (1..1 << PAGEBLOCK_ORDER).contains(&pageblock.free())).count()
     }
 
     #[test]
@@ -327,7 +326,7 @@ mod tests {
             assert_eq!(zone.free_frames(), Ok(u64::from(FRAMES - used)));
             let part = partly_used(&blocks, FRAMES, order);
             assert!((least..=most).contains(&part), "order {order}: {part}");
-            let pageblocks = f64::from(FRAMES >> HUGE_ORDER);
+            let pageblocks = f64::from(FRAMES >> PAGEBLOCK_ORDER);
             assert_eq!(partly_free(&zone), (part * pageblocks).round() as usize, "order {order}");
         }
     }

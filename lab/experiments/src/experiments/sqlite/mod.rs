@@ -73,8 +73,8 @@ fn target(what: &str, workload: &str, peer: &str, at_most: f64) -> Target {
 
 /// Prints a table of the variants for each number of threads.
 fn print_by_threads(run: &Run, workload: &str, variants: &str, out: &mut dyn Write) -> Result<()> {
-    for tasks in run.meta.tasks.clone() {
-        let mut one = run.clone();
+    let mut one = run.clone();
+    for &tasks in &run.meta.tasks {
         one.meta.tasks = vec![tasks];
         let table = by_variant(&one, workload, variants).text();
         writeln!(out, "Medians, {}:\n\n{table}\n", counted(tasks, "thread"))?;
