@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quarry_live::{Choice, Found};
-use quarry_mm::heap::options::{ALL_OPTIONS, OptionHelp, Options};
+use quarry_mm::heap::options::{OptionHelp, all_options};
 use quarry_mm::slab::slab_names;
 
 /// The variable by which a shell asks for completions; its value is the name of the shell.
@@ -57,5 +57,5 @@ fn settings() -> Vec<CompletionCandidate> {
         let start = CompletionCandidate::new(format!("{}=", option.name));
         start.help(Some(option.meaning.into()))
     };
-    ALL_OPTIONS.into_iter().flat_map(Options::iter).map(one).collect()
+    all_options().map(one).collect()
 }

@@ -1,6 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
-use quarry_mm::heap::options::{ALL_OPTIONS, OptionError, OptionHelp, Options, StackOptions};
+use quarry_mm::heap::options::{OptionError, OptionHelp, StackOptions, all_options};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
@@ -18,8 +18,8 @@ impl Setting {
         };
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
-        let Some(option) = all().find(|option| option.name == bare) else {
-            let names: Vec<_> = all().map(|option| option.name).collect();
+        let Some(option) = all_options().find(|option| option.name == bare) else {
+            let names: Vec<_> = all_options().map(|option| option.name).collect();
             return Err(format!("{name}: no such option; accepted: {}", names.join(", ")));
         };
         let key = option.name;
@@ -36,14 +36,10 @@ impl Setting {
     }
 }
 
-fn all() -> impl Iterator<Item = OptionHelp> {
-    ALL_OPTIONS.into_iter().flat_map(Options::iter)
-}
-
 pub(crate) fn help() -> String {
     let head = "Options for --set (also read from the environment as QUARRY_KEY):\n".to_owned();
     let line = |it: OptionHelp| format!("  {:<10} {} ({})\n", it.name, it.meaning, it.accepted);
-    std::iter::once(head).chain(all().map(line)).collect()
+    std::iter::once(head).chain(all_options().map(line)).collect()
 }
 
 #[cfg(test)]
@@ -69,6 +65,6 @@ mod tests {
 
     #[test]
     fn help_has_a_line_for_every_option() {
-        assert_eq!(help().lines().count(), all().count() + 1);
+        assert_eq!(help().lines().count(), all_options().count() + 1);
     }
 }

@@ -8,7 +8,7 @@ use crate::completions::VARIABLE;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::env::Shells;
-use quarry_mm::heap::options::{ALL_OPTIONS, Options};
+use quarry_mm::heap::options::all_options;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -105,8 +105,7 @@ fn options() -> String {
     let item = |[name, meaning, accepted]: [String; 3]| {
         format!(".TP\n\\fBQUARRY_{name}\\fR\n{meaning} ({accepted})\n")
     };
-    let all = ALL_OPTIONS.into_iter().flat_map(Options::iter);
-    all.map(|it| item([it.name, it.meaning, it.accepted].map(escaped))).collect()
+    all_options().map(|it| item([it.name, it.meaning, it.accepted].map(escaped))).collect()
 }
 
 #[cfg(test)]
@@ -117,7 +116,7 @@ mod tests {
     fn the_page_of_the_library_has_every_option() {
         assert!(LIBRARY_PAGE.contains(OPTIONS_MARK));
         let count = options().matches(".TP").count();
-        assert_eq!(count, ALL_OPTIONS.into_iter().flat_map(Options::iter).count());
+        assert_eq!(count, all_options().count());
     }
 
     #[test]

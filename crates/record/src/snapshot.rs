@@ -7,7 +7,7 @@ use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
     ZONES, ZONES_AT,
 };
-use crate::events::{self, EVENTS};
+use crate::events;
 use crate::field::Field;
 use crate::head::{Head, Owner, Sequence};
 use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
@@ -206,8 +206,7 @@ impl<'a> Snapshot<'a> {
     /// Names and values of all events and gauges.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
         let bytes = self.bytes;
-        let named = events::names().take(EVENTS).enumerate();
-        named.map(move |(at, name)| (name, word(bytes, EVENTS_AT + at)))
+        events::names().enumerate().map(move |(at, name)| (name, word(bytes, EVENTS_AT + at)))
     }
 
     /// The value of an event or gauge; `None` where no value has this name.

@@ -6,7 +6,7 @@
 
 use super::state::{State, StateWord};
 use Ordering::{Acquire, Relaxed, Release};
-use quarry_mm::frame::{GrowingArray, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
+use quarry_mm::frame::{GrowingArray, Links, NodeId, Order, Pfn, Window, fresh_zero, members};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -14,17 +14,7 @@ use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNo(pub u32);
 
-impl Member for PageNo {
-    #[inline(always)]
-    fn number(self) -> u32 {
-        self.0
-    }
-
-    #[inline(always)]
-    fn numbered(number: u32) -> Self {
-        Self(number)
-    }
-}
+members!(PageNo);
 
 fresh_zero! {
     /// The descriptor of a cached page.

@@ -21,9 +21,11 @@ pub trait Member: Copy + Eq {
     fn numbered(number: u32) -> Self;
 }
 
+/// Implements [`Member`] for types that wrap their number.
+#[macro_export]
 macro_rules! members {
     ($($of:ty),*) => {$(
-        impl Member for $of {
+        impl $crate::frame::Member for $of {
             #[inline(always)]
             fn number(self) -> u32 {
                 self.0
@@ -36,6 +38,7 @@ macro_rules! members {
         }
     )*};
 }
+pub use members;
 members!(Pfn, PageblockIndex);
 
 /// A link to a member as one word: the value `n + 1` links to the member with number `n`. The value

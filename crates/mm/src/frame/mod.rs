@@ -27,7 +27,7 @@ pub use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
 pub use growing::{DOWN, GrowingArray};
-pub use list::{Back, End, FrontList, Link, Links, List, Member};
+pub use list::{Back, End, FrontList, Link, Links, List, Member, members};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use migratetype::{MAX_NODES, MIGRATE_TYPES, MigrateType, NodeId, PCP_TYPES};

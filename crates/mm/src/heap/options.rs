@@ -204,7 +204,9 @@ options! {
 }
 
 /// The options of all builds.
-pub const ALL_OPTIONS: [Options; 3] = [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS];
+pub fn all_options() -> impl Iterator<Item = OptionHelp> {
+    [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS].into_iter().flat_map(Options::iter)
+}
 
 /// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
 #[must_use]
