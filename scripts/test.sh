@@ -248,7 +248,7 @@ step_licences() {
         cargo deny --offline check licenses bans sources
     else
         echo "with the test of crates/tidy: cargo-deny is not installed"
-        cargo test -p quarry-tidy --test licences
+        cargo test -p quarry-tidy licences::
     fi
 }
 

@@ -177,7 +177,8 @@ fn public_methods<'a>(files: &'a [RustFile], name: &str) -> BTreeSet<&'a str> {
         |file: &&RustFile| kinds.iter().any(|kind| !words(&file.shipped, kind).is_empty());
     let sources = DECLARE.map(of_crate).into_iter().find(|sources| sources.iter().any(declares));
     let mut methods = BTreeSet::new();
-    for file in sources.unwrap_or_default() {
+    let sources = sources.unwrap_or_default().into_iter();
+    for file in sources.filter(|file| file.shipped.contains(name)) {
         for at in words(&file.shipped, &kinds[2]) {
             methods
                 .extend(functions_of(file.shipped[at..].split("\n}").next().unwrap_or_default()));
