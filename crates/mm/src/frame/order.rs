@@ -1,5 +1,7 @@
 //! The bytes of a frame, and orders: the sizes of blocks as powers of two.
 
+use quarry_sys::os::Os;
+
 /// log2 of the bytes of a frame.
 pub const FRAME_SHIFT: u32 = 12;
 /// Bytes of a frame: 4 KiB with any page size of the OS.
@@ -12,6 +14,17 @@ pub const PAGEBLOCK_ORDER: u8 = 9;
 pub const PAGEBLOCK_FRAMES: u32 = 1 << PAGEBLOCK_ORDER;
 /// Bytes of a pageblock.
 pub const PAGEBLOCK_BYTES: usize = (PAGEBLOCK_FRAMES as usize) << FRAME_SHIFT;
+
+/// Bytes of a page of `os`, or of a frame if that is more: what the system maps or purges is a
+/// multiple of this.
+pub fn page_bytes(os: &dyn Os) -> usize {
+    os.page_size().max(FRAME_BYTES)
+}
+
+/// Same as [`page_bytes`], in frames.
+pub(crate) fn page_frames(os: &dyn Os) -> u32 {
+    (page_bytes(os) / FRAME_BYTES) as u32
+}
 
 /// The size of a block of frames, as a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

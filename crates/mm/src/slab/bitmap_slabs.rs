@@ -562,7 +562,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
             }
             let most = (kept - keep).min(SLABS_BATCH as u32);
             let detached = lists.detach_empty(self, most);
-            context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
+            self.note_empty(&lists, kept);
             drop(lists);
             context.add_emptied(detached, cache.order());
             context.give_back_emptied();
@@ -573,8 +573,12 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     fn publish(&self, lists: &Lists, empty: u32) {
         let objects = lists.nr_slabs * u64::from(self.cache.objects());
         self.slabs.outside.store(objects - lists.nr_free, Ordering::Relaxed);
+        self.note_empty(lists, empty);
+    }
+
+    fn note_empty(&self, lists: &Lists, before: u32) {
         let slab_bytes = self.cache.order().bytes();
-        self.context.limits.empty_changed(empty, lists.nr_empty(), slab_bytes);
+        self.context.limits.empty_changed(before, lists.nr_empty(), slab_bytes);
     }
 
     fn slab_of(&self, object: Object) -> Slab<'a> {

@@ -4,9 +4,7 @@ use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
-use crate::frame::{
-    FRAME_SHIFT, List, Metadata, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
-};
+use crate::frame::{FRAME_SHIFT, List, Metadata, NodeId, Order, PageblockIndex, Pfn};
 use crate::pcp::{AllocFlags, Page, PageAllocator, PagePolicy, PageRequest};
 use crate::zone::Zones;
 use core::cell::Cell;
@@ -172,9 +170,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())
-            .flat_map(move |index| {
-                (0..PAGEBLOCK_FRAMES).step_by(frames as usize).map(move |at| index.first().plus(at))
-            })
+            .flat_map(move |index| index.frames().step_by(frames as usize))
             .filter(move |slab| {
                 let is_head = slab.is_aligned(cache.order());
                 is_head && memory.frames().kind(*slab) == cache.id().kind()

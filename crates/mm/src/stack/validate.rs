@@ -55,7 +55,7 @@ impl<C: StackConfig> Stack<C> {
             if !self.arena().is_taken(block) {
                 continue;
             }
-            for pfn in (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset)) {
+            for pfn in block.frames() {
                 let (kind, state) = (frames.kind(pfn), frames.state(pfn));
                 let frame = Check::of("frame").at(pfn.0);
                 if state.is_free() {

@@ -11,6 +11,7 @@ use super::zone::{Locked, ZoneRef};
 use super::zones::Zones;
 use crate::frame::{
     End, FRAME_BYTES, FrameBits, Memory, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    page_frames,
 };
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -42,7 +43,7 @@ impl Zones {
     /// After many refusals a purge with a bound `most_bytes` ends; the next begins where it ended.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         let zone = self.of(node);
-        let page_frames = self.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let page_frames = page_frames(self.arena().os());
         let smallest = smallest.max(Order::covering(page_frames));
         let (start, end) = (zone.refused_at.swap(0, Relaxed), zone.end().0);
         let mut purged = Purged::default();
