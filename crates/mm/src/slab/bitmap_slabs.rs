@@ -398,12 +398,6 @@ impl BitmapSlabs {
     }
 }
 
-impl Default for BitmapSlabs {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<'a, P: PerCpu> SlabsView<'a, P> {
     fn slab(&self, pfn: Pfn) -> Slab<'a> {
         let (zones, caches) = (self.context.zones, self.context.caches);

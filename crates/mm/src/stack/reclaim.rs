@@ -111,12 +111,6 @@ impl ReclaimState {
     }
 }
 
-impl Default for ReclaimState {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The results of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
