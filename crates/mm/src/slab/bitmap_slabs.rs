@@ -24,7 +24,7 @@ mod sparse;
 
 use super::buffer::written;
 use super::cache::{Cache, SlabLayout};
-use super::context::{MAX_BATCH, SlabContext};
+use super::context::{CacheIn, MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::Populating;
@@ -379,12 +379,8 @@ impl BitmapSlabs {
 
     /// These slabs as those of `cache`.
     #[inline(always)]
-    pub fn of<'a, P: PerCpu>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlabsView<'a, P> {
-        SlabsView { context, cache, slabs: self }
+    pub fn of<'a, P: PerCpu>(&'a self, cache: CacheIn<'a, P>) -> SlabsView<'a, P> {
+        SlabsView { context: cache.context, cache: cache.cache, slabs: self }
     }
 
     /// Objects that are not free in a slab: in use, or parked. Takes no lock.
