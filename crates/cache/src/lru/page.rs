@@ -177,12 +177,6 @@ impl DescriptorTable {
         self.array.len()
     }
 
-    /// Returns whether no descriptor is mapped.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.array.is_empty()
-    }
-
     /// The smallest amount of descriptors' memory that can be given back, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {

@@ -116,12 +116,6 @@ impl<T> OsArray<T> {
     pub fn len(&self) -> usize {
         self.len
     }
-
-    /// Returns whether the array has no entries.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 impl<T> Drop for OsArray<T> {

@@ -134,12 +134,6 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Returns whether no entry is accessible.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The maximum number of entries that the array can have.
     #[must_use]
     pub fn capacity(&self) -> usize {

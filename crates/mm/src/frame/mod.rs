@@ -31,7 +31,6 @@ pub use list::{Back, End, FrontList, Link, Links, List, Member, members};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use migratetype::{MAX_NODES, MIGRATE_TYPES, MigrateType, NodeId, PCP_TYPES};
-pub(crate) use order::page_frames;
 pub use order::{
     FRAME_BYTES, FRAME_SHIFT, MAX_ORDER, Order, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER,
     page_bytes,

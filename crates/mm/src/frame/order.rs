@@ -15,15 +15,9 @@ pub const PAGEBLOCK_FRAMES: u32 = 1 << PAGEBLOCK_ORDER;
 /// Bytes of a pageblock.
 pub const PAGEBLOCK_BYTES: usize = (PAGEBLOCK_FRAMES as usize) << FRAME_SHIFT;
 
-/// Bytes of a page of `os`, or of a frame if that is more: what the system maps or purges is a
-/// multiple of this.
+/// Bytes of a page of the system, or of a frame if a frame is larger.
 pub fn page_bytes(os: &dyn Os) -> usize {
     os.page_size().max(FRAME_BYTES)
-}
-
-/// Same as [`page_bytes`], in frames.
-pub(crate) fn page_frames(os: &dyn Os) -> u32 {
-    (page_bytes(os) / FRAME_BYTES) as u32
 }
 
 /// The size of a block of frames, as a power of two.

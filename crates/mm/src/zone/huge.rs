@@ -8,10 +8,10 @@
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
 //! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
 
-use super::block::Block;
+use super::block::{Block, page_frames};
 use super::zone::Zone;
 use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_BYTES};
-use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn, page_frames};
+use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones from 64 MiB on use huge pages: a half-used huge page then adds little to their memory.

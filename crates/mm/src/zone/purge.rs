@@ -4,14 +4,13 @@
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
 //! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
-use super::block::{Block, free_blocks};
+use super::block::{Block, free_blocks, page_frames};
 use super::give_back::Whole;
 use super::huge;
 use super::zone::{Locked, ZoneRef};
 use super::zones::Zones;
 use crate::frame::{
     End, FRAME_BYTES, FrameBits, Memory, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
-    page_frames,
 };
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
