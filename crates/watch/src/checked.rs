@@ -7,7 +7,7 @@
 use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::quarantine::MOST_OBJECTS;
 use super::checks::{Checks, Seal, Shape, Slot, WAYS};
-use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PageblockIndex, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
 use quarry_mm::slab::cache_of;
@@ -400,8 +400,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
             if self.arena().is_taken(block) {
-                let frames = (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset));
-                frames.for_each(|pfn| self.look_at_frame(pfn));
+                block.frames().for_each(|pfn| self.look_at_frame(pfn));
             }
         }
     }

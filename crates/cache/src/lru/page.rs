@@ -6,7 +6,9 @@
 
 use super::state::{State, StateWord};
 use Ordering::{Acquire, Relaxed, Release};
-use quarry_mm::frame::{GrowingArray, Links, NodeId, Order, Pfn, Window, fresh_zero, members};
+use quarry_mm::frame::{
+    GrowingArray, Links, NodeId, Order, Pfn, Window, fresh_zero, members, page_bytes,
+};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -149,7 +151,7 @@ impl DescriptorTable {
     /// If no addresses are available.
     pub fn reserve(os: &'static dyn Os, capacity: usize) -> OsResult<Self> {
         let bytes = GrowingArray::<Descriptor>::span(os, capacity);
-        let window = Window::choose(os, bytes, os.page_size().max(quarry_mm::frame::FRAME_BYTES))?;
+        let window = Window::choose(os, bytes, page_bytes(os))?;
         Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
     }
 
@@ -173,12 +175,6 @@ impl DescriptorTable {
     #[must_use]
     pub fn len(&self) -> usize {
         self.array.len()
-    }
-
-    /// Returns whether no descriptor is mapped.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.array.is_empty()
     }
 
     /// The smallest amount of descriptors' memory that can be given back, in bytes.

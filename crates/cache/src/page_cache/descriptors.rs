@@ -7,7 +7,9 @@
 //! Equation: `free bits + numbers on stacks + descriptors in use = descriptors mapped`.
 
 use crate::lru::{Descriptor, DescriptorTable, PageNo};
-use quarry_mm::frame::{GrowingArray, Metadata, MetadataKind, OsArray, Window, fresh_zero};
+use quarry_mm::frame::{
+    GrowingArray, Metadata, MetadataKind, OsArray, Window, fresh_zero, page_bytes,
+};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -54,7 +56,7 @@ impl FreePages {
     pub(super) fn build(os: &'static dyn Os, slots: u32, capacity: usize) -> OsResult<Self> {
         let groups = capacity.div_ceil(GROUP);
         let bytes = GrowingArray::<Group>::span(os, groups);
-        let window = Window::choose(os, bytes, os.page_size().max(quarry_mm::frame::FRAME_BYTES))?;
+        let window = Window::choose(os, bytes, page_bytes(os))?;
         Ok(Self {
             slots: OsArray::zeroed(os, slots as usize)?,
             depot: CountedLock::new(Depot { lowest: 0, touched: 0 }),

@@ -9,7 +9,7 @@
 use super::demand::Demand;
 use super::index::{Index, IndexNodes, LockedIndex};
 use Ordering::{Acquire, Relaxed, Release};
-use quarry_mm::frame::{FRAME_BYTES, GrowingArray, Order, Window, fresh_zero};
+use quarry_mm::frame::{GrowingArray, Order, Window, fresh_zero, page_bytes};
 use quarry_mm::slab::CacheId;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -132,7 +132,7 @@ pub(super) struct Mappings {
 impl Mappings {
     pub(super) fn build(os: &'static dyn Os) -> OsResult<Self> {
         let bytes = GrowingArray::<Mapping>::span(os, MOST_MAPPINGS);
-        let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
+        let window = Window::choose(os, bytes, page_bytes(os))?;
         Ok(Self {
             array: GrowingArray::new(os, window.at(0), MOST_MAPPINGS),
             free: CountedLock::new(0),

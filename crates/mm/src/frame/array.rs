@@ -1,6 +1,6 @@
 //! Arrays with a fixed number of entries, each in a reservation of the OS.
 
-use super::order::FRAME_BYTES;
+use super::order::page_bytes;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -86,7 +86,7 @@ impl<T> OsArray<T> {
     }
 
     fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
-        let page = os.page_size().max(FRAME_BYTES);
+        let page = page_bytes(os);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let start = os.reserve(bytes)?.cast();
@@ -115,12 +115,6 @@ impl<T> OsArray<T> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    /// Returns whether the array has no entries.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 

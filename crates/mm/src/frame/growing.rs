@@ -7,7 +7,7 @@
 //! `len <= capacity`; `len` only grows.
 
 use super::array::FreshZero;
-use super::order::FRAME_BYTES;
+use super::order::page_bytes;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
@@ -34,21 +34,20 @@ unsafe impl<T: Sync, const DIRECTION: bool> Sync for GrowingArray<T, DIRECTION> 
 // SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync, const DIRECTION: bool> Send for GrowingArray<T, DIRECTION> {}
 
-fn page(os: &dyn Os) -> usize {
-    os.page_size().max(FRAME_BYTES)
-}
-
 impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// Bytes of a window that an array of up to `capacity` entries takes.
     pub fn span(os: &dyn Os, capacity: usize) -> usize {
-        (capacity * size_of::<T>()).next_multiple_of(page(os))
+        (capacity * size_of::<T>()).next_multiple_of(page_bytes(os))
     }
 
     /// An empty array, which owns [`span`](Self::span) bytes from `start` on in its direction. Maps
     /// nothing. Panics if `start` is not aligned to a page, or if `T` needs a larger alignment than
     /// a page has.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
-        assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
+        assert!(
+            align_of::<T>() <= page_bytes(os)
+                && (start.as_ptr() as usize).is_multiple_of(page_bytes(os))
+        );
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }
     }
 
@@ -64,7 +63,7 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// The error of the OS; the array has not changed then.
     pub fn grow(&self, len: usize) -> OsResult<()> {
         assert!(len <= self.capacity, "more entries than the array can have");
-        let page = page(self.os);
+        let page = page_bytes(self.os);
         let mapped = (self.len() * size_of::<T>()).next_multiple_of(page);
         let wanted = (len * size_of::<T>()).next_multiple_of(page);
         if wanted > mapped {
@@ -111,7 +110,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// The entries are atomics, or structs of atomics, and already zero: no reader sees a change.
     pub unsafe fn purge(&self, first: usize, count: usize) -> bool {
         let (near, far) = (first * size_of::<T>(), (first + count) * size_of::<T>());
-        let page = page(self.os);
+        let page = page_bytes(self.os);
         debug_assert!(near.is_multiple_of(page) && far.is_multiple_of(page));
         assert!(far <= (self.len() * size_of::<T>()).next_multiple_of(page), "mapped entries only");
         self.os.purge(self.piece(near, far), far - near).is_ok()
@@ -119,7 +118,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
 
     /// Bytes of a page of the system, or of a frame if a frame is larger.
     pub fn page_bytes(&self) -> usize {
-        page(self.os)
+        page_bytes(self.os)
     }
 
     fn piece(&self, near: usize, far: usize) -> NonNull<u8> {
@@ -135,12 +134,6 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Returns whether no entry is accessible.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The maximum number of entries that the array can have.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -150,7 +143,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
 
 impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
-        let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
+        let bytes = (self.len() * size_of::<T>()).next_multiple_of(page_bytes(self.os));
         if bytes > 0 {
             // SAFETY: this is all that `grow` has mapped; code that has a bare pointer has promised
             // not to use it after the drop. Pages that the system refuses to unmap stay mapped.

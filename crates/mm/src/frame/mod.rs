@@ -33,6 +33,7 @@ pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use migratetype::{MAX_NODES, MIGRATE_TYPES, MigrateType, NodeId, PCP_TYPES};
 pub use order::{
     FRAME_BYTES, FRAME_SHIFT, MAX_ORDER, Order, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER,
+    page_bytes,
 };
 pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks};
 pub use pfn::{PageblockIndex, Pfn};

@@ -1,5 +1,7 @@
 //! The bytes of a frame, and orders: the sizes of blocks as powers of two.
 
+use quarry_sys::os::Os;
+
 /// log2 of the bytes of a frame.
 pub const FRAME_SHIFT: u32 = 12;
 /// Bytes of a frame: 4 KiB with any page size of the OS.
@@ -12,6 +14,11 @@ pub const PAGEBLOCK_ORDER: u8 = 9;
 pub const PAGEBLOCK_FRAMES: u32 = 1 << PAGEBLOCK_ORDER;
 /// Bytes of a pageblock.
 pub const PAGEBLOCK_BYTES: usize = (PAGEBLOCK_FRAMES as usize) << FRAME_SHIFT;
+
+/// Bytes of a page of the system, or of a frame if a frame is larger.
+pub fn page_bytes(os: &dyn Os) -> usize {
+    os.page_size().max(FRAME_BYTES)
+}
 
 /// The size of a block of frames, as a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,6 +1,6 @@
 //! Numbers of frames and of pageblocks.
 
-use super::order::{Order, PAGEBLOCK_ORDER};
+use super::order::{Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER};
 use core::fmt;
 
 /// A frame's number, counted from the first frame of the window.
@@ -70,6 +70,11 @@ impl PageblockIndex {
     #[must_use]
     pub const fn first(self) -> Pfn {
         Pfn(self.0 << PAGEBLOCK_ORDER)
+    }
+
+    /// All its frames.
+    pub fn frames(self) -> impl Iterator<Item = Pfn> {
+        (0..PAGEBLOCK_FRAMES).map(move |at| self.first().plus(at))
     }
 
     /// The number as an index.

@@ -18,7 +18,7 @@ use super::filled::{Filled, is_end_huge, unite};
 use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
-use crate::zone::Zones;
+use crate::zone::{Zones, page_frames};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -426,7 +426,7 @@ impl Mappings {
     fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
         let CachedExtent { mut extent, number } = kept;
         let (arena, os) = (zones.arena(), zones.arena().os());
-        let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
+        let page_frames = page_frames(os);
         let first = charged.next_multiple_of(page_frames);
         let end = extent.charged.next_multiple_of(page_frames);
         if first < end {

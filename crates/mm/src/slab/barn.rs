@@ -303,12 +303,6 @@ impl Barn {
     }
 }
 
-impl Default for Barn {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(all(test, not(quarry_model)))]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ mod sparse;
 
 use super::buffer::written;
 use super::cache::{Cache, SlabLayout};
-use super::context::{MAX_BATCH, SlabContext};
+use super::context::{CacheIn, MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::Populating;
@@ -379,12 +379,8 @@ impl BitmapSlabs {
 
     /// These slabs as those of `cache`.
     #[inline(always)]
-    pub fn of<'a, P: PerCpu>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlabsView<'a, P> {
-        SlabsView { context, cache, slabs: self }
+    pub fn of<'a, P: PerCpu>(&'a self, cache: CacheIn<'a, P>) -> SlabsView<'a, P> {
+        SlabsView { context: cache.context, cache: cache.cache, slabs: self }
     }
 
     /// Objects that are not free in a slab: in use, or parked. Takes no lock.
@@ -395,12 +391,6 @@ impl BitmapSlabs {
     /// Visits the list lock.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.lists);
-    }
-}
-
-impl Default for BitmapSlabs {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -562,7 +552,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
             }
             let most = (kept - keep).min(SLABS_BATCH as u32);
             let detached = lists.detach_empty(self, most);
-            context.limits.empty_changed(kept, lists.nr_empty(), cache.order().bytes());
+            self.note_empty(&lists, kept);
             drop(lists);
             context.add_emptied(detached, cache.order());
             context.give_back_emptied();
@@ -573,8 +563,12 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     fn publish(&self, lists: &Lists, empty: u32) {
         let objects = lists.nr_slabs * u64::from(self.cache.objects());
         self.slabs.outside.store(objects - lists.nr_free, Ordering::Relaxed);
+        self.note_empty(lists, empty);
+    }
+
+    fn note_empty(&self, lists: &Lists, before: u32) {
         let slab_bytes = self.cache.order().bytes();
-        self.context.limits.empty_changed(empty, lists.nr_empty(), slab_bytes);
+        self.context.limits.empty_changed(before, lists.nr_empty(), slab_bytes);
     }
 
     fn slab_of(&self, object: Object) -> Slab<'a> {

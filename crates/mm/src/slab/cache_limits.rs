@@ -121,12 +121,6 @@ impl CacheLimits {
     }
 }
 
-impl Default for CacheLimits {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn share(zones: &Zones, part: usize) -> usize {
     zones.budget().used() as usize * FRAME_BYTES / part
 }

@@ -4,12 +4,11 @@ use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
-use crate::frame::{
-    FRAME_SHIFT, List, Metadata, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
-};
+use crate::frame::{FRAME_SHIFT, List, Metadata, NodeId, Order, PageblockIndex, Pfn};
 use crate::pcp::{AllocFlags, Page, PageAllocator, PagePolicy, PageRequest};
 use crate::zone::Zones;
 use core::cell::Cell;
+use core::ops::Deref;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
@@ -76,6 +75,32 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub emptied: Emptied,
 }
 
+/// One cache of a stack, with the parts that operations on it use. It dereferences to the
+/// [`Cache`].
+pub struct CacheIn<'a, P: PerCpu> {
+    /// The parts of the stack.
+    pub context: &'a SlabContext<'a, P>,
+    /// The cache.
+    pub cache: &'a Cache,
+}
+
+impl<P: PerCpu> Clone for CacheIn<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: PerCpu> Copy for CacheIn<'_, P> {}
+
+impl<P: PerCpu> Deref for CacheIn<'_, P> {
+    type Target = Cache;
+
+    #[inline(always)]
+    fn deref(&self) -> &Cache {
+        self.cache
+    }
+}
+
 /// Slabs that have become empty and left their cache. The page allocator gets them only when the
 /// context is dropped: the code that empties them may have little of the thread's stack left.
 #[derive(Default)]
@@ -106,7 +131,25 @@ fn give_back<P: PerCpu>(context: &SlabContext<'_, P>, slabs: &List<Pfn>, order: 
     }
 }
 
-impl<P: PerCpu> SlabContext<'_, P> {
+impl<'a, P: PerCpu> SlabContext<'a, P> {
+    /// These parts with one of the stack's caches.
+    #[inline(always)]
+    pub fn with(&'a self, cache: &'a Cache) -> CacheIn<'a, P> {
+        CacheIn { context: self, cache }
+    }
+
+    /// All caches, by number.
+    pub fn each_cache(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> + Clone {
+        self.caches.iter().map(|cache| self.with(cache))
+    }
+
+    /// All caches, at each call from the next one on.
+    pub(super) fn caches_in_turn(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> {
+        let caches = self.caches.iter().count();
+        let first = self.limits.next_turn() % caches.max(1);
+        self.each_cache().cycle().skip(first).take(caches)
+    }
+
     /// Takes a block for a slab of `cache`, from `node` if that node has one. `None` if there is no
     /// memory.
     #[must_use]
@@ -172,9 +215,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         (0..memory.pageblocks().count())
             .map(PageblockIndex)
             .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())
-            .flat_map(move |index| {
-                (0..PAGEBLOCK_FRAMES).step_by(frames as usize).map(move |at| index.first().plus(at))
-            })
+            .flat_map(move |index| index.frames().step_by(frames as usize))
             .filter(move |slab| {
                 let is_head = slab.is_aligned(cache.order());
                 is_head && memory.frames().kind(*slab) == cache.id().kind()

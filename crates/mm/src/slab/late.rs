@@ -51,12 +51,6 @@ impl<T> Late<T> {
     }
 }
 
-impl<T> Default for Late<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T> Drop for Late<T> {
     fn drop(&mut self) {
         if self.get().is_some() {

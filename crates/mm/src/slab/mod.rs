@@ -47,7 +47,7 @@ pub use cache::{
     Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout, cache_of,
 };
 pub use cache_limits::CacheLimits;
-pub use context::{MAX_BATCH, SlabContext, SlabPages, SlabSetup};
+pub use context::{CacheIn, MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};

@@ -1,7 +1,7 @@
 //! The trait that every slab policy implements.
 
 use super::cache::{Cache, CacheId, SlabLayout};
-use super::context::SlabContext;
+use super::context::{CacheIn, SlabContext};
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
 use super::reclaim::{Reclaim, SparseWalk};
@@ -49,7 +49,7 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     ///
     /// # Errors
     /// If the OS refuses memory, or the slots have no room for one more cache.
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()>;
 
     /// Returns whether every free must go to [`free_slow`](Self::free_slow), to be checked. Only
     /// creating a cache changes the answer.
@@ -75,24 +75,19 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     ) -> Push;
 
     /// Takes an object from any place that has one. `None` if there is no memory.
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
+    fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object>;
 
     /// Gives an object back.
     ///
     /// # Safety
     /// `object` is an allocated object of the cache, and its user has given it up.
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object);
 
     /// Fills the front of `out`; returns the number of objects, less only if memory is short.
-    fn alloc_bulk(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
+    fn alloc_bulk(&self, cache: CacheIn<'_, P>, out: &mut [MaybeUninit<Object>]) -> usize {
         for (taken, place) in out.iter_mut().enumerate() {
-            let fast = Self::alloc_fast(context.percpu, cache.id());
-            match fast.or_else(|| self.alloc_from_slabs(context, cache)) {
+            let fast = Self::alloc_fast(cache.context.percpu, cache.id());
+            match fast.or_else(|| self.alloc_from_slabs(cache)) {
                 Some(object) => place.write(object),
                 None => return taken,
             };
@@ -104,20 +99,20 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     ///
     /// # Safety
     /// `objects` are different allocated objects of the cache, and their user has given them up.
-    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    unsafe fn free_bulk(&self, cache: CacheIn<'_, P>, objects: &[Object]) {
         for &object in objects {
-            let slab = || context.slab_of(cache, object);
+            let slab = || cache.context.slab_of(&cache, object);
             if self.looks_at_frees() {
                 // SAFETY: the caller's promise is passed on.
-                unsafe { self.free_slow(context, cache, object) };
+                unsafe { self.free_slow(cache, object) };
                 continue;
             }
             // SAFETY: the caller's promise is passed on, and the slab is the object's.
-            match unsafe { Self::free_fast(context.percpu, cache.id(), object, slab) } {
+            match unsafe { Self::free_fast(cache.context.percpu, cache.id(), object, slab) } {
                 Push::Stored => {}
                 // SAFETY: the caller's promise is passed on.
-                Push::Refused => unsafe { self.free_slow(context, cache, object) },
-                Push::Duplicate => not_in_use(cache, object),
+                Push::Refused => unsafe { self.free_slow(cache, object) },
+                Push::Duplicate => not_in_use(&cache, object),
             }
         }
     }
@@ -132,30 +127,20 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
     /// returns the bytes. The default, for policies that write into free objects, ends the walk.
-    fn purge_sparse(
-        &self,
-        _context: &SlabContext<'_, P>,
-        _cache: &Cache,
-        walk: &mut SparseWalk,
-    ) -> usize {
+    fn purge_sparse(&self, _cache: CacheIn<'_, P>, walk: &mut SparseWalk) -> usize {
         *walk = SparseWalk::OVER;
         0
     }
 
     /// The occupancy of the slab of `object`, which the caller keeps in use during the call. `None`
     /// if the object is free in its slab, or the policy cannot tell. O(1).
-    fn occupancy(
-        &self,
-        _context: &SlabContext<'_, P>,
-        _cache: &Cache,
-        _object: Object,
-    ) -> Option<Occupancy> {
+    fn occupancy(&self, _cache: CacheIn<'_, P>, _object: Object) -> Option<Occupancy> {
         None
     }
 
     /// Takes an object from the fullest slab that has a free one, not from CPUs or barns, so that a
     /// program can move its data there. `None` if memory is short, or the policy cannot do this.
-    fn alloc_dense(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<Object> {
+    fn alloc_dense(&self, _cache: CacheIn<'_, P>) -> Option<Object> {
         None
     }
 
@@ -164,17 +149,12 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     ///
     /// # Safety
     /// Same as for [`free_slow`](Self::free_slow).
-    unsafe fn free_dense(
-        &self,
-        _context: &SlabContext<'_, P>,
-        _cache: &Cache,
-        _object: Object,
-    ) -> bool {
+    unsafe fn free_dense(&self, _cache: CacheIn<'_, P>, _object: Object) -> bool {
         false
     }
 
     /// The counts of the cache, read one after the other.
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
+    fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats;
 
     /// Returns whether `object` seems to be among the running CPU's free objects. The answer true
     /// is rarely wrong; that of [`is_parked`](Self::is_parked) never is. The defaults of both are
@@ -185,26 +165,20 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     }
 
     /// Returns whether `object` is free, and one of the next few that the running CPU hands out.
-    fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
+    fn is_parked(&self, _cache: CacheIn<'_, P>, _object: Object) -> bool {
         false
     }
 
     /// A number that changes with every allocation and free (two equal batches may cancel out).
     /// `None` if the policy has no counter that is cheaper to read than its statistics. O(slots).
-    fn activity(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> Option<u64> {
+    fn activity(&self, _cache: CacheIn<'_, P>) -> Option<u64> {
         None
     }
 
     /// Visits the number of every object that is free in `slab`, for reports of objects that were
     /// never freed. Parked objects do not count as free in their slab, so the caller shrinks the
     /// cache first. No other thread uses the cache. O(objects).
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    );
+    fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32));
 
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
@@ -230,7 +204,7 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     let merges = S::MERGES && context.setup.mechanisms.merging;
     let request = CacheRequest { name, params, options, merges, links: S::LINKS_THROUGH_OBJECTS };
     context.caches.add(&request, layout, |cache| {
-        policy.create(context, cache)?;
+        policy.create(context.with(cache))?;
         let fills_pages = cache.stride() <= context.zones.arena().os().page_size();
         context.zones.note_touched(cache.id().kind(), fills_pages);
         Ok(())

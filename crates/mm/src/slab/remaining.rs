@@ -1,7 +1,6 @@
 //! The objects that are in use in a cache that the program wants to destroy.
 
-use super::cache::Cache;
-use super::context::SlabContext;
+use super::context::CacheIn;
 use super::policy::SlabPolicy;
 use crate::frame::Pfn;
 use core::fmt;
@@ -30,20 +29,16 @@ unsafe impl Sync for Remaining {}
 
 impl Remaining {
     /// The objects in use of `cache`; it was shrunk, and no thread uses it. O(frames + objects).
-    pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
-        context: &SlabContext<'_, P>,
-        policy: &S,
-        cache: &Cache,
-    ) -> Self {
+    pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(policy: &S, cache: CacheIn<'_, P>) -> Self {
         let mut all = Self { objects: 0, parked: 0, named: [None; NAMED] };
-        for slab in context.slabs_of(cache) {
+        for slab in cache.context.slabs_of(&cache) {
             let mut start = 0;
             while start < cache.objects() {
-                all.add_window(context, policy, (cache, slab), start);
+                all.add_window(policy, cache, slab, start);
                 start += WINDOW;
             }
         }
-        let stats = policy.stats(context, cache);
+        let stats = policy.stats(cache);
         let in_use = stats.active_objects.saturating_sub(stats.parked_objects);
         all.parked = all.objects.saturating_sub(in_use);
         all
@@ -51,19 +46,19 @@ impl Remaining {
 
     fn add_window<P: PerCpu, S: SlabPolicy<P>>(
         &mut self,
-        context: &SlabContext<'_, P>,
         policy: &S,
-        (cache, slab): (&Cache, Pfn),
+        cache: CacheIn<'_, P>,
+        slab: Pfn,
         start: u32,
     ) {
         let mut is_free = [false; WINDOW as usize];
-        policy.visit_free(context, cache, slab, &mut |number| {
+        policy.visit_free(cache, slab, &mut |number| {
             let within = number.checked_sub(start).map(|within| within as usize);
             if let Some(free) = within.and_then(|within| is_free.get_mut(within)) {
                 *free = true;
             }
         });
-        let address = context.zones.arena().address(slab);
+        let address = cache.context.zones.arena().address(slab);
         for number in start..cache.objects().min(start + WINDOW) {
             if is_free[(number - start) as usize] {
                 continue;

@@ -14,7 +14,7 @@ use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, SlabLayout};
 use super::cache_limits::CacheLimits;
-use super::context::{PIECE, SlabContext};
+use super::context::{CacheIn, PIECE, SlabContext};
 use super::misuse::not_in_use;
 use super::params::CacheParams;
 use super::policy::SlabPolicy;
@@ -137,7 +137,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// Returns whether the bounds of a slot allow it a wide array of this cache. Takes no lock.
     fn has_width_left(&self, slot: SlotIndex) -> bool {
         let context = self.context;
-        let bytes = |cache: &Cache| self.policy.at(context, cache).own.width.wide_bytes();
+        let bytes = |cache: &Cache| self.policy.at(context.with(cache)).own.width.wide_bytes();
         let owners = context.percpu.area().wide_owners(slot);
         let (mut places, mut held) = (0, 0);
         for owner in owners {
@@ -339,7 +339,7 @@ impl Sheaf {
     ) {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
         context.give_back_emptied();
-        let view = self.of(context, cache);
+        let view = self.of(context.with(cache));
         count(&view.own.batched_out, objects.len());
         view.free_to_slabs(objects);
     }
@@ -371,11 +371,11 @@ impl Sheaf {
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         // The slots come first, for all caches at once, because each drain costs a barrier.
         let mut shrunk = u32::from(self.empty_slots(context, idle));
-        for cache in context.caches.iter() {
+        for cache in context.each_cache() {
             if !(idle.caches)(cache.id()) {
-                shrunk += u32::from(self.at(context, cache).trim_barns());
-            } else if self.stats(context, cache).has_spare() {
-                self.at(context, cache).empty();
+                shrunk += u32::from(self.at(cache).trim_barns());
+            } else if self.stats(cache).has_spare() {
+                self.at(cache).empty();
                 shrunk += 1;
             }
         }
@@ -390,8 +390,8 @@ impl Sheaf {
     ) -> Result<(), Broken> {
         context.percpu.area().validate_room(CacheLimits::rooms(context.zones).slot)?;
         let (mut barns, mut empty) = (others, 0);
-        for cache in context.caches.iter() {
-            let view = self.at(context, cache);
+        for cache in context.each_cache() {
+            let view = self.at(cache);
             view.own.barns.validate()?;
             view.slabs().validate()?;
             barns += view.own.barns.bytes();
@@ -415,12 +415,12 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         percpu.seems_on_top(id.array(), object)
     }
 
-    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let view = self.of(context, cache);
+    fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
+        let view = self.of(cache);
         let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
         (1..=LOOKED_AT).rev().any(|objects| {
             let taken = &mut buffer[..objects];
-            if !context.percpu.pop_batch(cache.id().array(), taken) {
+            if !cache.context.percpu.pop_batch(cache.id().array(), taken) {
                 return false;
             }
             count(&view.own.batched_out, objects);
@@ -432,8 +432,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         })
     }
 
-    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
-        let usage = context.percpu.usage(cache.id().array());
+    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
+        let usage = cache.context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
 
@@ -441,15 +441,16 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         BitmapSlabs::layout(params)
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let own = self.at(context, cache).own;
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        let context = cache.context;
+        let own = self.at(cache).own;
         own.barns.make(context)?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = Width::of(cache.stride());
-        context.define_array(cache, narrow)?;
+        context.define_array(&cache, narrow)?;
         area.define_wide(array, wide);
         if cache.is_reused() {
-            self.set_up(cache);
+            self.set_up(&cache);
             own.start(context.percpu.usage(array).operations);
         }
         Ok(())
@@ -470,34 +471,32 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+    fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+        let context = cache.context;
         if let Some(object) = context.percpu.pop_unregistered(cache.id().array()) {
             return Some(object);
         }
-        let view = self.of(context, cache);
+        let view = self.of(cache);
         let miss = view.note_miss(context.percpu.current(), false, true);
         view.alloc_missed(miss, |_| {}, || {})
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        let context = cache.context;
         match context.percpu.push_unregistered(cache.id().array(), object) {
             Push::Stored => return,
-            Push::Duplicate => not_in_use(cache, object),
+            Push::Duplicate => not_in_use(&cache, object),
             Push::Refused => {}
         }
-        let view = self.of(context, cache);
+        let view = self.of(cache);
         let miss = view.note_miss(context.percpu.current(), true, true);
         view.free_missed(object, miss);
         view.bound_barns();
     }
 
-    fn alloc_bulk(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
-        let view = self.of(context, cache);
+    fn alloc_bulk(&self, cache: CacheIn<'_, P>, out: &mut [MaybeUninit<Object>]) -> usize {
+        let context = cache.context;
+        let view = self.of(cache);
         let own = view.own;
         let sheaf = own.width.narrow_sheaf();
         let (mut fast, mut taken) = (0, 0);
@@ -527,8 +526,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         taken
     }
 
-    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        let view = self.of(context, cache);
+    unsafe fn free_bulk(&self, cache: CacheIn<'_, P>, objects: &[Object]) {
+        let context = cache.context;
+        let view = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
             percpu.make_room(array, &CacheLimits::rooms(context.zones), &mut |array, objects| {
@@ -551,13 +551,13 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         match what {
             Reclaim::All => {
                 let any = self.empty_slots(context, Idle { slots: &|_| true, caches: &|_| true });
-                context.caches.iter().for_each(|cache| self.at(context, cache).empty());
+                context.each_cache().for_each(|cache| self.at(cache).empty());
                 u32::from(any)
             }
             Reclaim::Cache(cache) => {
                 let caches = &|id| id == cache.id();
                 let any = self.empty_slots(context, Idle { slots: &|_| false, caches });
-                self.at(context, cache).empty();
+                self.at(context.with(cache)).empty();
                 u32::from(any)
             }
             Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
@@ -568,75 +568,54 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         self.relieve_barns(context);
     }
 
-    fn purge_sparse(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        walk: &mut SparseWalk,
-    ) -> usize {
+    fn purge_sparse(&self, cache: CacheIn<'_, P>, walk: &mut SparseWalk) -> usize {
         // A page that was given back is zero again, without what the constructor has written.
-        if cache.has_constructor() || !self.is_set_up(cache) {
+        if cache.has_constructor() || !self.is_set_up(&cache) {
             *walk = SparseWalk::OVER;
             return 0;
         }
-        self.at(context, cache).slabs().purge_sparse(walk)
+        self.at(cache).slabs().purge_sparse(walk)
     }
 
-    fn occupancy(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> Option<Occupancy> {
-        self.at(context, cache).slabs().occupancy(object)
+    fn occupancy(&self, cache: CacheIn<'_, P>, object: Object) -> Option<Occupancy> {
+        self.at(cache).slabs().occupancy(object)
     }
 
-    fn alloc_dense(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let view = self.of(context, cache);
+    fn alloc_dense(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+        let view = self.of(cache);
         let mut out = [MaybeUninit::uninit()];
         let (taken, is_fresh) = view.slabs().alloc(view.own.width.narrow_sheaf(), &mut out);
         if is_fresh {
-            self.relieve(context);
+            self.relieve(cache.context);
         }
         count(&view.own.alloc_slow, taken);
         // SAFETY: the slabs wrote the first `taken` elements.
         unsafe { written(&out, taken) }.first().copied()
     }
 
-    unsafe fn free_dense(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> bool {
-        let view = self.of(context, cache);
+    unsafe fn free_dense(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
+        let view = self.of(cache);
         count(&view.own.free_slow, 1);
         view.free_to_slabs(&[object]);
         true
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        if self.is_set_up(cache) {
-            self.at(context, cache).stats_with(Traffic::default())
+    fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
+        if self.is_set_up(&cache) {
+            self.at(cache).stats_with(Traffic::default())
         } else {
             SlabStats::default()
         }
     }
 
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.at(context, cache).slabs().visit_free(slab, visit);
+    fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.at(cache).slabs().visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         // The locks of a cache that was never used were never taken.
-        let used = context.caches.iter().filter(|cache| self.is_set_up(cache));
-        for own in used.map(|cache| self.at(context, cache).own) {
+        let used = context.each_cache().filter(|cache| self.is_set_up(cache));
+        for own in used.map(|cache| self.at(cache).own) {
             own.slabs.visit_locks(visit);
             own.barns.visit_locks(visit);
         }

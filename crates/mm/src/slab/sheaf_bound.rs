@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
-use super::context::{MAX_BATCH, SlabContext};
+use super::context::{CacheIn, MAX_BATCH, SlabContext};
 use super::sheaf_cache::{Sheaf, SheafView};
 use crate::zone::Zones;
 use quarry_sys::own_stack;
@@ -39,7 +39,7 @@ impl<'a, P: Arrays> SheafView<'a, P> {
         let (bound, mut given, mut given_bytes) = (bound(self.context.zones), 0, 0);
         while limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
             let giver = self.next_large(bound / LARGE_BARN).unwrap_or(self.cache);
-            match self.policy.at(self.context, giver).empty_barns(0) {
+            match self.policy.at(self.context.with(giver)).empty_barns(0) {
                 0 => return,
                 objects => {
                     given += objects;
@@ -52,23 +52,20 @@ impl<'a, P: Arrays> SheafView<'a, P> {
     /// The next cache in turn whose barns hold more than `bytes` bytes.
     #[inline(never)]
     fn next_large(&self, bytes: usize) -> Option<&'a Cache> {
-        let context = self.context;
-        let caches = context.caches.iter().count();
-        let first = context.limits.next_turn() % caches.max(1);
-        let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
-        in_turn.find(|cache| self.policy.at(context, cache).own.barns.bytes() > bytes)
+        let is_large = |cache: CacheIn<'_, P>| self.policy.at(cache).own.barns.bytes() > bytes;
+        self.context.caches_in_turn().find(|cache| is_large(*cache)).map(|large| large.cache)
     }
 }
 
 impl Sheaf {
     pub(super) fn relieve_barns<P: Arrays>(&self, context: &SlabContext<'_, P>) {
         if context.limits.barns() > CacheLimits::barns_pressed(context.zones)
-            && let Some(first) = context.caches.iter().next()
+            && let Some(first) = context.each_cache().next()
         {
             own_stack::run(|| {
                 context.give_back_emptied();
                 let bound = CacheLimits::barns_pressed;
-                self.at(context, first).shrink_barns(bound, PRESSED_STEP_OBJECTS);
+                self.at(first).shrink_barns(bound, PRESSED_STEP_OBJECTS);
             });
         }
     }

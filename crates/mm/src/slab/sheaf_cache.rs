@@ -5,7 +5,7 @@ use super::barns::Barns;
 use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::written;
 use super::cache::{Cache, MAX_CACHES};
-use super::context::{PIECE, SlabContext};
+use super::context::{CacheIn, PIECE, SlabContext};
 use super::width::Width;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{ArrayId, Arrays};
@@ -155,7 +155,7 @@ impl<P: Arrays> SheafView<'_, P> {
 
     #[inline(always)]
     pub(super) fn slabs(&self) -> SlabsView<'_, P> {
-        self.own.slabs.of(self.context, self.cache)
+        self.own.slabs.of(self.context.with(self.cache))
     }
 }
 
@@ -178,15 +178,11 @@ impl Sheaf {
 
     /// A cache that is about to be used; sets its state up at the first use.
     #[inline]
-    pub(super) fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SheafView<'a, P> {
-        if !self.is_set_up(cache) {
-            self.set_up(cache);
+    pub(super) fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
+        if !self.is_set_up(&cache) {
+            self.set_up(&cache);
         }
-        self.at(context, cache)
+        self.at(cache)
     }
 
     #[inline]
@@ -205,12 +201,13 @@ impl Sheaf {
 
     /// A cache for readers: its state is all zero bytes if it was never used. `malloc` has 72
     /// caches, and a program touches the pages of only those that it uses.
-    pub(super) fn at<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SheafView<'a, P> {
-        SheafView { context, cache, policy: self, own: &self.caches[cache.id().index()] }
+    pub(super) fn at<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
+        SheafView {
+            context: cache.context,
+            cache: cache.cache,
+            policy: self,
+            own: &self.caches[cache.id().index()],
+        }
     }
 }
 

@@ -162,9 +162,3 @@ impl CacheTable {
         (1..=used).filter_map(|number| self.get(CacheId::new(number)))
     }
 }
-
-impl Default for CacheTable {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -54,8 +54,8 @@ impl<C: StackConfig> Stack<C> {
             return Ok(());
         }
         self.slab.reclaim(&context, Reclaim::Cache(cache));
-        if self.slab.stats(&context, cache).total_slabs > 0 {
-            return Err(Remaining::of(&context, &*self.slab, cache));
+        if self.slab.stats(context.with(cache)).total_slabs > 0 {
+            return Err(Remaining::of(&*self.slab, context.with(cache)));
         }
         self.fast.geometry[id.index()].clear();
         self.fast.strides[id.index()].store(0, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     unsafe fn free_slow(self, object: Object) {
         effort::spend(Effort::SlabSlow, 1);
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.stack.slab.free_slow(&self.stack.context(), &self, self.start(object)) };
+        unsafe { self.stack.slab.free_slow(self.stack.context().with(&self), self.start(object)) };
     }
 
     /// Aborts if no object of this cache, in use or free, starts at `address`. O(1).
@@ -167,10 +167,10 @@ impl<C: StackConfig> CacheRef<'_, C> {
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let slab = &*stack.slab;
-        let mut taken = slab.alloc_bulk(&stack.context(), cache, out);
+        let mut taken = slab.alloc_bulk(stack.context().with(cache), out);
         if taken < out.len() {
             let more = stack.after_reclaim(cache.order().frames(), || {
-                let more = slab.alloc_bulk(&stack.context(), cache, &mut out[taken..]);
+                let more = slab.alloc_bulk(stack.context().with(cache), &mut out[taken..]);
                 (more > 0).then_some(more)
             });
             taken += more.unwrap_or(0);
@@ -192,6 +192,6 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// The counts of the cache. O(slots).
     #[must_use]
     pub fn stats(self) -> SlabStats {
-        self.stack.slab.stats(&self.stack.context(), &self)
+        self.stack.slab.stats(self.stack.context().with(&self))
     }
 }

@@ -106,7 +106,7 @@ impl<C: StackConfig> Stack<C> {
         let context = self.context();
         for cache in self.caches.iter() {
             let seen = &self.deferral.caches[cache.id().index()];
-            seen.activity.store(self.slab.activity(&context, cache).unwrap_or(0), Relaxed);
+            seen.activity.store(self.slab.activity(context.with(cache)).unwrap_or(0), Relaxed);
             seen.live.store(self.live_objects(cache), Relaxed);
         }
     }
@@ -116,14 +116,14 @@ impl<C: StackConfig> Stack<C> {
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);
-        let activity = || self.slab.activity(&self.context(), cache);
+        let activity = || self.slab.activity(self.context().with(cache));
         live > 0
             && activity().is_none_or(|now| now != seen.activity.load(Relaxed))
             && self.live_objects(cache) < live
     }
 
     fn live_objects(&self, cache: &Cache) -> u64 {
-        let stats = self.slab.stats(&self.context(), cache);
+        let stats = self.slab.stats(self.context().with(cache));
         stats.allocs().saturating_sub(stats.frees())
     }
 }

@@ -83,7 +83,7 @@ impl<C: StackConfig> StackHost for Stack<C> {
         let (slab, context) = (&*self.slab, self.context());
         if self.fast.link(id) == 0 {
             // SAFETY: the caller's promise is passed on.
-            return unsafe { slab.free_bulk(&context, cache, objects) };
+            return unsafe { slab.free_bulk(context.with(cache), objects) };
         }
         let mut starts = [Object::dangling(); MAX_BATCH];
         for piece in objects.chunks(MAX_BATCH) {
@@ -92,7 +92,7 @@ impl<C: StackConfig> StackHost for Stack<C> {
                 *start = unsafe { of.start(*object) };
             }
             // SAFETY: the caller's promise is passed on.
-            unsafe { slab.free_bulk(&context, cache, &starts[..piece.len()]) };
+            unsafe { slab.free_bulk(context.with(cache), &starts[..piece.len()]) };
         }
     }
 

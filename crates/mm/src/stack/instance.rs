@@ -406,12 +406,6 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-impl<C: StackConfig> Default for Stack<C> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Returns whether a request of this size can be served at all.
 pub fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST

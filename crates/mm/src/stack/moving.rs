@@ -23,7 +23,7 @@ impl<C: StackConfig> Stack<C> {
     /// the call. `None` for any other address, or an object made under the checks. O(1).
     pub fn occupancy(&self, address: *mut u8) -> Option<Occupancy> {
         let (id, object) = self.cache_at(address)?;
-        self.slab.occupancy(&self.context(), self.caches.get(id)?, object)
+        self.slab.occupancy(self.context().with(self.caches.get(id)?), object)
     }
 
     /// Takes an object of `size` bytes at a multiple of `align` from the fullest slab that has a
@@ -34,7 +34,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let cache = self.known_cache(classes::of_aligned(size, align.max(MIN_ALIGN))?);
-        let object = self.slab.alloc_dense(&self.context(), cache)?;
+        let object = self.slab.alloc_dense(self.context().with(cache))?;
         self.bound_footprint(cache.order().frames());
         Some(object)
     }
@@ -50,7 +50,7 @@ impl<C: StackConfig> Stack<C> {
             // SAFETY: an object of this cache starts there and is given up (caller's promise).
             unsafe {
                 !C::Slab::seems_parked(&self.fast.percpu, id, object)
-                    && self.slab.free_dense(&self.context(), self.known_cache(id), object)
+                    && self.slab.free_dense(self.context().with(self.known_cache(id)), object)
             }
         })
     }

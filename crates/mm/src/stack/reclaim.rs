@@ -111,12 +111,6 @@ impl ReclaimState {
     }
 }
 
-impl Default for ReclaimState {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The results of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
@@ -219,7 +213,7 @@ impl<C: StackConfig> Stack<C> {
         };
         let started = state.sparse.filter(|(id, _)| *id == cache.id()).map(|(_, walk)| walk);
         let mut walk = started.unwrap_or(SparseWalk::START);
-        let bytes = self.slab.purge_sparse(&context, cache, &mut walk);
+        let bytes = self.slab.purge_sparse(context.with(cache), &mut walk);
         state.sparse = Some((cache.id(), walk));
         if walk.is_over() {
             state.rest[cache.id().index()] = Rest::Done;
@@ -232,7 +226,7 @@ impl<C: StackConfig> Stack<C> {
         let busy = self.busy_slots(state);
         let mut idle = [false; MAX_CACHES];
         for cache in self.caches.iter() {
-            let stats = self.slab.stats(&context, cache);
+            let stats = self.slab.stats(context.with(cache));
             let operations = stats.allocs() + stats.frees();
             let seen = &mut state.operations[cache.id().index()];
             let is_idle = core::mem::replace(seen, operations) == operations;

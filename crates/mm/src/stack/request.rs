@@ -60,7 +60,7 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
-        self.slab.alloc_from_slabs(&self.context(), self.caches.get(cache)?)
+        self.slab.alloc_from_slabs(self.context().with(self.caches.get(cache)?))
     }
 
     #[cold]

@@ -45,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
-            && self.slab.is_parked(&self.context(), self.known_cache(id), object)
+            && self.slab.is_parked(self.context().with(self.known_cache(id)), object)
         {
             self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
         }

@@ -169,7 +169,7 @@ impl<C: StackConfig> Stack<C> {
         };
         let mut slabs = 0;
         for cache in self.caches.iter() {
-            let of_cache = self.slab.stats(&self.context(), cache);
+            let of_cache = self.slab.stats(self.context().with(cache));
             slabs += stats.add_cache(cache, &of_cache);
             each(cache, &of_cache);
         }

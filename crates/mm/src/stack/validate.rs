@@ -55,7 +55,7 @@ impl<C: StackConfig> Stack<C> {
             if !self.arena().is_taken(block) {
                 continue;
             }
-            for pfn in (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset)) {
+            for pfn in block.frames() {
                 let (kind, state) = (frames.kind(pfn), frames.state(pfn));
                 let frame = Check::of("frame").at(pfn.0);
                 if state.is_free() {
@@ -102,7 +102,7 @@ impl<C: StackConfig> Stack<C> {
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
         for cache in self.caches.iter() {
-            let slabs = self.slab.stats(&self.context(), cache).total_slabs;
+            let slabs = self.slab.stats(self.context().with(cache)).total_slabs;
             let (found, counted) =
                 (census.of_cache[cache.id().index()], slabs << cache.order().get());
             let check = Check::of("cache").at(cache.id().index() as u64);

@@ -1,6 +1,9 @@
 //! Blocks of frames, and how they lie in pageblocks.
 
-use crate::frame::{MAX_ORDER, Memory, Order, PAGEBLOCK_FRAMES, Pageblock, Pfn};
+use crate::frame::{
+    FRAME_BYTES, MAX_ORDER, Memory, Order, PAGEBLOCK_FRAMES, Pageblock, Pfn, page_bytes,
+};
+use quarry_sys::os::Os;
 
 /// Number of orders.
 pub const ORDERS: usize = MAX_ORDER as usize + 1;
@@ -21,6 +24,11 @@ impl Block {
     pub(super) fn dirty(self) -> u32 {
         if self.zeroed { 0 } else { self.order.frames() }
     }
+}
+
+/// Same as [`page_bytes`], in frames.
+pub(crate) fn page_frames(os: &dyn Os) -> u32 {
+    (page_bytes(os) / FRAME_BYTES) as u32
 }
 
 /// Calls `act` for each pageblock of a block, with offset and order of the block's part in it.

@@ -314,12 +314,6 @@ impl Groups {
     }
 }
 
-impl Default for Groups {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

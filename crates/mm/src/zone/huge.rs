@@ -8,7 +8,7 @@
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
 //! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
 
-use super::block::Block;
+use super::block::{Block, page_frames};
 use super::zone::Zone;
 use crate::frame::{FRAME_BYTES, Faults, Kind, Memory, MigrateType, PAGEBLOCK_BYTES};
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
@@ -36,7 +36,7 @@ pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateTyp
 /// Makes the pageblock of a frame a huge page if few frames of the pageblock have owners.
 pub(super) fn fill_whole(memory: &Memory, pfn: Pfn) {
     let first = pfn.pageblock().first();
-    let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
+    let frames = pfn.pageblock().frames();
     let owned = frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE);
     if owned.count() <= OWNED_FRAMES {
         advise(memory, first, Faults::Huge);
@@ -78,7 +78,7 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     let (faults, os) = (pageblock.faults(), memory.arena().os());
     let is_huge = faults == Faults::Huge;
     // If a page of the OS is larger than a frame, neighbouring frames may come in as well.
-    let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
+    let page_frames = page_frames(os);
     let step = if is_huge { page_frames.max(PAGEBLOCK_FRAMES) } else { page_frames };
     let start = Pfn(first.0 / step * step);
     let frames = (first.0 + count).next_multiple_of(step) - start.0;

@@ -47,6 +47,7 @@ mod zone;
 mod zones;
 
 pub use ask::{AllocFlags, Ask, Destination, Page};
+pub(crate) use block::page_frames;
 pub use block::{Block, ORDERS, largest_blocks};
 pub(crate) use budget::Claim;
 pub use budget::{Budget, MarkOptions};

@@ -4,7 +4,7 @@
 //! it puts them back, but not while it calls the system. A request that finds no block takes the
 //! lock `purging` and tries the lists again: under that lock no purge has blocks off the lists.
 
-use super::block::{Block, free_blocks};
+use super::block::{Block, free_blocks, page_frames};
 use super::give_back::Whole;
 use super::huge;
 use super::zone::{Locked, ZoneRef};
@@ -42,7 +42,7 @@ impl Zones {
     /// After many refusals a purge with a bound `most_bytes` ends; the next begins where it ended.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         let zone = self.of(node);
-        let page_frames = self.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let page_frames = page_frames(self.arena().os());
         let smallest = smallest.max(Order::covering(page_frames));
         let (start, end) = (zone.refused_at.swap(0, Relaxed), zone.end().0);
         let mut purged = Purged::default();

@@ -22,10 +22,8 @@ impl Zones {
     /// Number of frames in one node's blocks on pcp lists, found by the frames' states. O(frames).
     #[must_use]
     pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
-        let frames =
-            |index: PageblockIndex| (0..PAGEBLOCK_FRAMES).map(move |at| index.first().plus(at));
-        let zone = self.of(node);
-        let states = zone.pageblocks().flat_map(frames).map(|pfn| self.frames().state(pfn));
+        let pfns = self.of(node).pageblocks().flat_map(PageblockIndex::frames);
+        let states = pfns.map(|pfn| self.frames().state(pfn));
         states.filter(|state| state.is_in_pcp()).map(|state| state.order().frames()).sum()
     }
 
@@ -60,7 +58,7 @@ impl ZoneRef<'_> {
         zone.that(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed")
     }
 
-    fn pageblocks(&self) -> impl Iterator<Item = PageblockIndex> {
+    fn pageblocks(self) -> impl Iterator<Item = PageblockIndex> {
         let (pageblocks, node) = (self.memory.pageblocks(), Some(self.node()));
         let all = (0..pageblocks.count()).map(PageblockIndex);
         all.filter(move |index| pageblocks.at(*index).tag().node() == node)
@@ -75,8 +73,7 @@ fn count_pageblock(
     let (pageblock, this) = (memory.pageblocks().at(index), Check::of("pageblock").at(index.0));
     let (mut free, mut dirty, mut singles) = (0, 0, 0);
     let (extents, dirty_extents) = (pageblock.extents(), pageblock.dirty_extents());
-    for offset in 0..PAGEBLOCK_FRAMES {
-        let pfn: Pfn = index.first().plus(offset);
+    for (offset, pfn) in (0..).zip(index.frames()) {
         let (state, frame) = (memory.frames().state(pfn), Check::of("frame").at(pfn.0));
         let is_kept = extents.count_in(offset, 1) == 1;
         let is_dirty = dirty_extents.count_in(offset, 1) == 1;

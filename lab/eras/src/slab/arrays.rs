@@ -1,7 +1,7 @@
 //! Parts of the policies whose CPUs have arrays.
 
 use core::mem::MaybeUninit;
-use quarry_mm::slab::{Cache, CacheId, Idle, SlabContext, written};
+use quarry_mm::slab::{CacheId, CacheIn, Idle, SlabContext, written};
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, SlotIndex};
 
 /// Gives the objects of the arrays that `idle` selects to `take`, by one membarrier for all of
@@ -9,7 +9,7 @@ use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, SlotIndex};
 pub(super) fn drain<P: Arrays>(
     context: &SlabContext<'_, P>,
     idle: Idle<'_>,
-    take: impl Fn(&Cache, &[Object]),
+    take: impl Fn(CacheIn<'_, P>, &[Object]),
 ) -> bool {
     let mut any = false;
     let which = |slot: SlotIndex, array: ArrayId| {
@@ -17,7 +17,8 @@ pub(super) fn drain<P: Arrays>(
     };
     context.percpu.drain_where(&which, &mut |array, objects| {
         any = true;
-        take(context.caches.get(CacheId::new(array.index())).expect("it has objects"), objects);
+        let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        take(context.with(cache), objects);
     });
     any
 }

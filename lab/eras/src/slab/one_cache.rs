@@ -2,7 +2,7 @@
 //! between objects, slabs and nodes.
 
 use quarry_mm::frame::{NodeId, Pfn};
-use quarry_mm::slab::{Cache, Late, SlabContext, not_in_use};
+use quarry_mm::slab::{Cache, CacheIn, Late, SlabContext, not_in_use};
 use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
@@ -23,13 +23,9 @@ pub struct OneCache<'a, P: PerCpu, T> {
 }
 
 impl<'a, P: PerCpu, T> OneCache<'a, P, T> {
-    pub(super) fn of(
-        tables: &'a Late<T>,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> Self {
+    pub(super) fn of(tables: &'a Late<T>, cache: CacheIn<'a, P>) -> Self {
         let tables = tables.get().expect("a cache has been created");
-        Self { context, cache, tables }
+        Self { context: cache.context, cache: cache.cache, tables }
     }
 
     pub(super) fn array(&self) -> ArrayId {
@@ -112,22 +108,16 @@ pub(super) fn no_start(cache: &Cache, address: Object) -> ! {
 /// call on to the cache, or to the tables if there are any.
 macro_rules! pass_on {
     () => {
-        fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-            OneCache::of(&self.tables, context, cache).alloc_slow()
+        fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+            OneCache::of(&self.tables, cache).alloc_slow()
         }
 
-        fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-            OneCache::of(&self.tables, context, cache).stats()
+        fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
+            OneCache::of(&self.tables, cache).stats()
         }
 
-        fn visit_free(
-            &self,
-            context: &SlabContext<'_, P>,
-            cache: &Cache,
-            slab: Pfn,
-            visit: &mut dyn FnMut(u32),
-        ) {
-            OneCache::of(&self.tables, context, cache).visit_free(slab, visit);
+        fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+            OneCache::of(&self.tables, cache).visit_free(slab, visit);
         }
 
         fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -137,10 +127,7 @@ macro_rules! pass_on {
         }
 
         fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-            context
-                .caches
-                .iter()
-                .try_for_each(|cache| OneCache::of(&self.tables, context, cache).validate())
+            context.each_cache().try_for_each(|cache| OneCache::of(&self.tables, cache).validate())
         }
     };
 }

@@ -9,8 +9,8 @@
 //! the frame table.
 
 use quarry_mm::frame::{
-    DOWN, FRAME_BYTES, FrameTable, FreshZero, GrowingArray, Link, Links, MetadataKind, NodeId,
-    Order, Pfn, Window,
+    DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, MetadataKind, NodeId, Order, Pfn,
+    Window, page_bytes,
 };
 use quarry_mm::slab::{Cache, SlabContext};
 use quarry_sys::lock::CountedLock;
@@ -37,7 +37,7 @@ impl<W: FreshZero> Records<W> {
     pub(super) fn reserve(os: &'static dyn Os, frames: usize) -> OsResult<Self> {
         let of_previous = GrowingArray::<AtomicU32, DOWN>::span(os, frames);
         let bytes = of_previous + GrowingArray::<W>::span(os, frames);
-        let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
+        let window = Window::choose(os, bytes, page_bytes(os))?;
         let edge = window.at(of_previous);
         Ok(Self {
             words: GrowingArray::new(os, edge, frames),

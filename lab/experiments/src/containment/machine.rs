@@ -142,7 +142,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
     }
 
     fn object(&self, cache: CacheId) -> Option<Object> {
-        let slow = || self.policy.alloc_from_slabs(&self.context(), self.cache(cache));
+        let slow = || self.policy.alloc_from_slabs(self.context().with(self.cache(cache)));
         S::alloc_fast(&*self.percpu, cache).or_else(slow)
     }
 
@@ -176,7 +176,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
                     if self.policy.looks_at_frees()
                         || S::free_fast(&*self.percpu, cache.id(), object, slab) != Push::Stored
                     {
-                        self.policy.free_slow(&context, cache, object);
+                        self.policy.free_slow(context.with(cache), object);
                     }
                 }
             }

@@ -8,7 +8,7 @@
 //! [`occupancy`](SlabsView::occupancy) tells a program which objects it should move.
 
 use super::{BUCKETS, EMPTY, Lists, Slab, SlabsView};
-use crate::frame::{End, FRAME_BYTES, List, Pfn};
+use crate::frame::{End, FRAME_BYTES, List, Pfn, page_bytes};
 use crate::slab::reclaim::SparseWalk;
 use crate::slab::stats::Occupancy;
 use core::ops::Range;
@@ -142,7 +142,7 @@ impl Lists {
 
 impl<P: PerCpu> SlabsView<'_, P> {
     fn page_bytes(&self) -> usize {
-        self.context.zones.arena().os().page_size().max(FRAME_BYTES)
+        page_bytes(self.context.zones.arena().os())
     }
 
     /// The occupancy of the slab in which `object` lies; `None` if its address is in no slab of the
@@ -213,8 +213,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
             let mut lists = self.slabs.lists.lock();
             let empty = lists.nr_empty();
             held.iter().for_each(|it| lists.let_go(&slab(it), it.pages, page_bytes));
-            let slab_bytes = self.cache.order().bytes();
-            self.context.limits.empty_changed(empty, lists.nr_empty(), slab_bytes);
+            self.note_empty(&lists, empty);
         }
         bytes
     }

@@ -5,7 +5,7 @@ use super::stock::Stock;
 use super::tables::Tables;
 use crate::frame::Pfn;
 use crate::slab::cache::Cache;
-use crate::slab::context::SlabContext;
+use crate::slab::context::{CacheIn, SlabContext};
 use crate::slab::late::Late;
 use crate::slab::sheaf_cache::{Sheaf, SheafView};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
@@ -33,7 +33,7 @@ impl<P: Arrays> SlamCache<'_, P> {
     /// The arrays, barns and slabs of the cache, which is about to be used.
     #[inline]
     pub(super) fn sheaf(&self) -> SheafView<'_, P> {
-        self.policy.of(self.context, self.cache)
+        self.policy.of(self.context.with(self.cache))
     }
 
     /// Records `slot`, which got these objects by a miss, as the owner of their slabs. The objects
@@ -71,13 +71,15 @@ impl<P: Arrays> SlamCache<'_, P> {
 
 impl Slam {
     #[inline]
-    pub(super) fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> SlamCache<'a, P> {
+    pub(super) fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SlamCache<'a, P> {
         let tables = self.tables.get().expect("a cache has been created");
         let bundle = bundle::size(cache.stride());
-        SlamCache { context, cache, policy: &self.sheaf, tables, bundle }
+        SlamCache {
+            context: cache.context,
+            cache: cache.cache,
+            policy: &self.sheaf,
+            tables,
+            bundle,
+        }
     }
 }

@@ -5,8 +5,8 @@ use super::tables::Tables;
 use super::traffic::Miss;
 use crate::frame::Pfn;
 use crate::slab::barn::Traffic as Exchanges;
-use crate::slab::cache::{Cache, CacheId, SlabLayout};
-use crate::slab::context::SlabContext;
+use crate::slab::cache::{CacheId, SlabLayout};
+use crate::slab::context::{CacheIn, SlabContext};
 use crate::slab::late::Late;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
@@ -24,8 +24,12 @@ use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::Ordering;
 
 /// The fixed mode, if any. A cache with a constructor is fixed to array: bundles overwrite objects.
-fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
-    if cache.has_constructor() { Some(SlamMode::Array) } else { context.setup.mechanisms.slam_mode }
+fn fixed_mode<P: Arrays>(cache: CacheIn<'_, P>) -> Option<SlamMode> {
+    if cache.has_constructor() {
+        Some(SlamMode::Array)
+    } else {
+        cache.context.setup.mechanisms.slam_mode
+    }
 }
 
 impl<P: Arrays> SlabPolicy<P> for Slam {
@@ -37,21 +41,21 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         <Sheaf as SlabPolicy<P>>::seems_parked(percpu, id, object)
     }
 
-    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        self.sheaf.is_parked(context, cache, object)
+    fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
+        self.sheaf.is_parked(cache, object)
     }
 
-    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
-        self.sheaf.activity(context, cache)
+    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
+        self.sheaf.activity(cache)
     }
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         <Sheaf as SlabPolicy<P>>::layout(params, declared_cpus)
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        self.tables.build(|| Tables::reserve(context))?.take_up(context, cache.id());
-        self.sheaf.create(context, cache)
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        self.tables.build(|| Tables::reserve(cache.context))?.take_up(cache.context, cache.id());
+        self.sheaf.create(cache)
     }
 
     #[inline(always)]
@@ -69,38 +73,38 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let percpu = context.percpu;
+    fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+        let percpu = cache.context.percpu;
         if let Some(object) = percpu.pop_unregistered(cache.id().array()) {
             return Some(object);
         }
-        let (own, slot) = (self.of(context, cache), percpu.current());
+        let (own, slot) = (self.of(cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
-        let mode = cpu.note(Miss::Empty, fixed_mode(context, cache));
+        let mode = cpu.note(Miss::Empty, fixed_mode(cache));
         let may_widen = mode != SlamMode::Remote;
         let sheaf = own.sheaf();
         let miss = sheaf.note_miss(slot, false, may_widen);
         own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
             let taken = |objects: &[Object]| own.own(slot, objects);
-            sheaf.alloc_missed(miss, taken, || self.relieve_stocks(context))
+            sheaf.alloc_missed(miss, taken, || self.relieve_stocks(cache.context))
         })
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let percpu = context.percpu;
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        let percpu = cache.context.percpu;
         match percpu.push_unregistered(cache.id().array(), object) {
             Push::Stored => return,
-            Push::Duplicate => not_in_use(cache, object),
+            Push::Duplicate => not_in_use(&cache, object),
             Push::Refused => {}
         }
-        let (own, slot) = (self.of(context, cache), percpu.current());
+        let (own, slot) = (self.of(cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
         let may_widen = cpu.traffic.mode() != SlamMode::Remote;
         let sheaf = own.sheaf();
         let miss = sheaf.note_miss(slot, true, may_widen);
         let foreign = own.owner(object).is_some_and(|owner| owner != slot);
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
-        let mode = cpu.note(seen, fixed_mode(context, cache));
+        let mode = cpu.note(seen, fixed_mode(cache));
         let remote = mode == SlamMode::Remote;
         let is_shared = mode == SlamMode::Array || remote && !foreign;
         if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
@@ -109,22 +113,17 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         sheaf.bound_barns();
     }
 
-    fn alloc_bulk(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
-        let own = self.of(context, cache);
-        let cpu = own.tables.cpu(cache.id(), context.percpu.current());
+    fn alloc_bulk(&self, cache: CacheIn<'_, P>, out: &mut [MaybeUninit<Object>]) -> usize {
+        let own = self.of(cache);
+        let cpu = own.tables.cpu(cache.id(), cache.context.percpu.current());
         let taken = own.take_into(cpu, out);
         local::add(&cpu.alloc_slow, taken as u64);
-        taken + self.sheaf.alloc_bulk(context, cache, &mut out[taken..])
+        taken + self.sheaf.alloc_bulk(cache, &mut out[taken..])
     }
 
-    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    unsafe fn free_bulk(&self, cache: CacheIn<'_, P>, objects: &[Object]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.sheaf.free_bulk(context, cache, objects) };
+        unsafe { self.sheaf.free_bulk(cache, objects) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
@@ -132,13 +131,8 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         stocks.max(self.sheaf.reclaim(context, what))
     }
 
-    fn occupancy(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> Option<Occupancy> {
-        self.sheaf.occupancy(context, cache, object)
+    fn occupancy(&self, cache: CacheIn<'_, P>, object: Object) -> Option<Occupancy> {
+        self.sheaf.occupancy(cache, object)
     }
 
     fn relieve(&self, context: &SlabContext<'_, P>) {
@@ -146,8 +140,8 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         self.sheaf.relieve_barns(context);
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        let own = self.of(context, cache);
+    fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
+        let own = self.of(cache);
         let (mut exchanges, mut bundles, mut changes) = (Exchanges::default(), 0, 0);
         for cpu in own.tables.cpus(cache.id()) {
             exchanges.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
@@ -157,20 +151,14 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
             changes += cpu.changes.load(Ordering::Relaxed);
             bundles += cpu.stocks().iter().map(|stock| stock.bundles()).sum::<u64>();
         }
-        let mut stats = self.sheaf.at(context, cache).stats_with(exchanges);
+        let mut stats = self.sheaf.at(cache).stats_with(exchanges);
         stats.mode_changes = changes;
         stats.parked_objects += bundles * own.bundle as u64;
         stats
     }
 
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.sheaf.visit_free(context, cache, slab, visit);
+    fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.sheaf.visit_free(cache, slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {

@@ -5,9 +5,8 @@ use super::exchange::Buffer;
 use super::stock::{Chain, Stock};
 use super::tables::{CpuCache, Tables};
 use crate::slab::buffer::written;
-use crate::slab::cache::Cache;
 use crate::slab::cache_limits::CacheLimits;
-use crate::slab::context::SlabContext;
+use crate::slab::context::{CacheIn, SlabContext};
 use crate::slab::reclaim::{Idle, Reclaim};
 use core::mem::MaybeUninit;
 use quarry_sys::own_stack;
@@ -72,29 +71,24 @@ impl Slam {
         what: Reclaim<'_>,
     ) -> u32 {
         let Some(tables) = self.tables.get() else { return 0 };
-        let give_all = |cache: &Cache| {
-            let own = self.of(context, cache);
+        let give_all = |cache: CacheIn<'_, P>| {
+            let own = self.of(cache);
             let given = tables.cpus(cache.id()).filter(|cpu| own.give_all(cpu)).count();
             u32::from(given > 0)
         };
         match what {
-            Reclaim::All => context.caches.iter().map(give_all).sum(),
-            Reclaim::Cache(cache) => give_all(cache),
+            Reclaim::All => context.each_cache().map(give_all).sum(),
+            Reclaim::Cache(cache) => give_all(context.with(cache)),
             Reclaim::Idle(idle) => {
-                context.caches.iter().map(|cache| self.trim_stocks(context, cache, idle)).sum()
+                context.each_cache().map(|cache| self.trim_stocks(cache, idle)).sum()
             }
         }
     }
 
     /// Gives the stocks of idle slots to the slabs, or all stocks if the cache is idle. Of other
     /// stocks, gives the bundles that were not needed since the last call.
-    fn trim_stocks<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        idle: Idle<'_>,
-    ) -> u32 {
-        let own = self.of(context, cache);
+    fn trim_stocks<P: Arrays>(&self, cache: CacheIn<'_, P>, idle: Idle<'_>) -> u32 {
+        let own = self.of(cache);
         let mut any = false;
         for slot in own.tables.slots() {
             let cpu = own.tables.look(cache.id(), slot);
@@ -123,11 +117,9 @@ impl Slam {
 
     #[cold]
     fn empty_stocks<P: Arrays>(&self, context: &SlabContext<'_, P>, tables: &Tables, bound: usize) {
-        let caches = context.caches.iter().count();
-        let first = context.limits.next_turn() % caches.max(1);
         let mut left = PRESSED_BYTES;
-        for cache in context.caches.iter().cycle().skip(first).take(caches) {
-            let own = self.of(context, cache);
+        for cache in context.caches_in_turn() {
+            let own = self.of(cache);
             for stock in tables.cpus(cache.id()).flat_map(CpuCache::stocks) {
                 if left <= 0 || context.limits.barns() <= bound {
                     return;

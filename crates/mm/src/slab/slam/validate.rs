@@ -44,8 +44,8 @@ impl Slam {
         context: &SlabContext<'_, P>,
     ) -> Result<usize, Broken> {
         let mut announced = 0;
-        for cache in context.caches.iter() {
-            let own = self.of(context, cache);
+        for cache in context.each_cache() {
+            let own = self.of(cache);
             for stock in own.tables.cpus(cache.id()).flat_map(|cpu| cpu.stocks()) {
                 announced += own.walk(stock)? - stock.unannounced();
             }

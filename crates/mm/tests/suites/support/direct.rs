@@ -3,8 +3,8 @@
 
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BitmapSlabs, Cache, CacheId, CacheParams, MAX_CACHES, Reclaim, SlabContext, SlabLayout,
-    SlabPolicy, SlabStats,
+    BitmapSlabs, Cache, CacheId, CacheIn, CacheParams, MAX_CACHES, Reclaim, SlabContext,
+    SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -35,8 +35,8 @@ impl Direct {
         &self.0[cache.id().index()]
     }
 
-    fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        self.of(cache).slabs.of(context, cache).trim(0);
+    fn trim<P: PerCpu>(&self, cache: CacheIn<'_, P>) {
+        self.of(&cache).slabs.of(cache).trim(0);
     }
 }
 
@@ -48,8 +48,8 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         BitmapSlabs::layout(params)
     }
 
-    fn create(&self, _context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let own = self.of(cache);
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        let own = self.of(&cache);
         own.allocs.store(0, Relaxed);
         own.frees.store(0, Relaxed);
         own.slabs.start();
@@ -64,18 +64,18 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         Push::Refused
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(cache);
+    fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+        let own = self.of(&cache);
         let mut out = [MaybeUninit::uninit()];
-        let (taken, _) = own.slabs.of(context, cache).alloc(1, &mut out);
+        let (taken, _) = own.slabs.of(cache).alloc(1, &mut out);
         own.allocs.fetch_add(taken as u64, Relaxed);
         // SAFETY: the slabs wrote the first `taken` elements.
         (taken == 1).then(|| unsafe { out[0].assume_init() })
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = self.of(cache);
-        own.slabs.of(context, cache).free(&[object], 0);
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        let own = self.of(&cache);
+        own.slabs.of(cache).free(&[object], 0);
         own.frees.fetch_add(1, Relaxed);
     }
 
@@ -84,40 +84,33 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
             Reclaim::All => {
                 let mut zones = context.zones.all();
                 assert!(zones.all(|zone| zone.is_reclaim_active()), "page lists keep less now");
-                context.caches.iter().for_each(|cache| self.trim(context, cache));
+                context.each_cache().for_each(|cache| self.trim(cache));
             }
-            Reclaim::Cache(cache) => self.trim(context, cache),
+            Reclaim::Cache(cache) => self.trim(context.with(cache)),
             // Nothing is idle: a slab that becomes empty goes back at once.
             Reclaim::Idle(_) => {}
         }
         0
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        let own = self.of(cache);
+    fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
+        let own = self.of(&cache);
         let mut stats = SlabStats::default();
-        own.slabs.of(context, cache).add_stats(&mut stats);
+        own.slabs.of(cache).add_stats(&mut stats);
         stats.alloc_slow = own.allocs.load(Relaxed);
         stats.free_slow = own.frees.load(Relaxed);
         stats
     }
 
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(cache).slabs.of(context, cache).visit_free(slab, visit);
+    fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.of(&cache).slabs.of(cache).visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
-        context.caches.iter().for_each(|cache| self.of(cache).slabs.visit_locks(visit));
+        context.each_cache().for_each(|cache| self.of(&cache).slabs.visit_locks(visit));
     }
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        let slabs = |cache| self.of(cache).slabs.of(context, cache);
-        context.caches.iter().try_for_each(|cache| slabs(cache).validate())
+        context.each_cache().try_for_each(|cache| self.of(&cache).slabs.of(cache).validate())
     }
 }

@@ -9,7 +9,7 @@ use crate::slab::arrays;
 use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Idle, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy,
+    CacheId, CacheIn, CacheParams, Idle, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy,
     SlabStats,
 };
 use quarry_sys::broken::Broken;
@@ -30,14 +30,14 @@ impl LinuxSlab {
     /// there were any.
     fn empty_arrays<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         arrays::drain(context, idle, |cache, objects| {
-            OneCache::of(&self.tables, context, cache).free_objects(objects);
+            OneCache::of(&self.tables, cache).free_objects(objects);
         })
     }
 
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         let mut shrunk = u32::from(self.empty_arrays(context, idle));
-        for cache in context.caches.iter() {
-            let own = OneCache::of(&self.tables, context, cache);
+        for cache in context.each_cache() {
+            let own = OneCache::of(&self.tables, cache);
             if !(idle.caches)(cache.id()) {
                 shrunk += u32::from(own.reap_nodes());
             } else if own.stats().has_spare() {
@@ -60,14 +60,13 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         percpu.seems_on_top(id.array(), object)
     }
 
-    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let put_away =
-            |objects: &[Object]| OneCache::of(&self.tables, context, cache).free_objects(objects);
-        arrays::is_on_top(context.percpu, cache.id().array(), object, put_away)
+    fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
+        let put_away = |objects: &[Object]| OneCache::of(&self.tables, cache).free_objects(objects);
+        arrays::is_on_top(cache.context.percpu, cache.id().array(), object, put_away)
     }
 
-    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
-        let usage = context.percpu.usage(cache.id().array());
+    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
+        let usage = cache.context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
 
@@ -75,11 +74,12 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         estimate::layout(params)
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        let context = cache.context;
         let tables = self.tables.build(|| Tables::reserve(context))?;
         let array = cache.id().array();
-        context.define_array(cache, Tuning::wanted_limit(cache.stride()))?;
-        let tuning = SlabCache { context, cache, tables }.tuning();
+        context.define_array(&cache, Tuning::wanted_limit(cache.stride()))?;
+        let tuning = SlabCache::of(&self.tables, cache).tuning();
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.setup.declared_cpus.div_ceil(nodes as u32);
@@ -118,8 +118,8 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
         percpu.push(id.array(), object)
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        OneCache::of(&self.tables, context, cache).free_slow(object);
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        OneCache::of(&self.tables, cache).free_slow(object);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
@@ -131,8 +131,8 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
             return self.reclaim_idle(context, idle);
         }
         let any = self.empty_arrays(context, Idle { slots: &|_| false, caches: &is_meant });
-        let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
-        caches.for_each(|cache| OneCache::of(&self.tables, context, cache).empty());
+        let caches = context.each_cache().filter(|cache| is_meant(cache.id()));
+        caches.for_each(|cache| OneCache::of(&self.tables, cache).empty());
         u32::from(any)
     }
 

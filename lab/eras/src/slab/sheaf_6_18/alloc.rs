@@ -33,7 +33,7 @@ impl<P: Arrays> View<'_, P> {
     }
 
     fn take_from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
-        self.own.slabs.of(self.context, self.cache).alloc(self.capacity().max(1), out).0
+        self.slabs().alloc(self.capacity().max(1), out).0
     }
 
     /// Moves the objects of a sheaf into `main`, except the top one, which it returns. If `main` is

@@ -5,7 +5,7 @@ use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind, NodeId};
-use quarry_mm::slab::{BitmapSlabs, Cache, SlabContext, home};
+use quarry_mm::slab::{BitmapSlabs, Cache, CacheIn, SlabContext, SlabsView, home};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -106,17 +106,14 @@ impl SheafCache {
     }
 
     /// Starts a cache. An earlier cache of the same number has left no sheaf.
-    pub(super) fn configure<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-    ) -> OsResult<()> {
+    pub(super) fn configure<P: Arrays>(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        let context = cache.context;
         let (area, array) = (context.percpu.area(), cache.id().array());
         self.cpus.build(context.metadata, area.slots() as usize)?;
         self.barns.build(context.metadata, context.zones.all().count())?;
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
-            context.define_array(cache, capacity)?;
+            context.define_array(&cache, capacity)?;
             // `main` is this array, and all sheaves have its size: fewer objects if the slots lack
             // room.
             capacity = area.capacity(array);
@@ -176,6 +173,10 @@ pub(super) struct View<'a, P: Arrays> {
 }
 
 impl<'a, P: Arrays> View<'a, P> {
+    pub(super) fn slabs(&self) -> SlabsView<'_, P> {
+        self.own.slabs.of(self.context.with(self.cache))
+    }
+
     pub(super) fn array(&self) -> ArrayId {
         self.cache.id().array()
     }
@@ -227,7 +228,7 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     pub(super) fn to_slabs(&self, objects: &[Object]) {
-        self.own.slabs.of(self.context, self.cache).free(objects, self.keep_empty());
+        self.slabs().free(objects, self.keep_empty());
     }
 
     pub(super) fn new_sheaf(&self) -> Option<Sheaf> {
@@ -299,7 +300,7 @@ impl<'a, P: Arrays> View<'a, P> {
                 }
             }
         }
-        self.own.slabs.of(self.context, self.cache).trim(0);
+        self.slabs().trim(0);
     }
 
     /// Checks the invariants of the cache.
@@ -318,6 +319,6 @@ impl<'a, P: Arrays> View<'a, P> {
         }
         let counted = self.own.sheaves.load(Ordering::Relaxed);
         check.equal(counted, sheaves, "sheaves = spares + full + empty")?;
-        self.own.slabs.of(self.context, self.cache).validate()
+        self.slabs().validate()
     }
 }

@@ -8,7 +8,7 @@ use crate::slab::arrays;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BarnStats, BitmapSlabs, Cache, CacheId, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
+    BarnStats, BitmapSlabs, CacheId, CacheIn, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
     SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::{Broken, Check};
@@ -26,34 +26,35 @@ pub struct KernelSheaf {
 }
 
 impl KernelSheaf {
-    fn of<'a, P: Arrays>(
-        &'a self,
-        context: &'a SlabContext<'a, P>,
-        cache: &'a Cache,
-    ) -> View<'a, P> {
-        View { context, cache, own: &self.caches[cache.id().index()], pool: &self.pool }
+    fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> View<'a, P> {
+        View {
+            context: cache.context,
+            cache: cache.cache,
+            own: &self.caches[cache.id().index()],
+            pool: &self.pool,
+        }
     }
 
     /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one membarrier
     /// for all of them. Returns whether there were any objects.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let mut any = arrays::drain(context, idle, |cache, objects| {
-            self.of(context, cache).take_back(objects);
+            self.of(cache).take_back(objects);
         });
-        for cache in context.caches.iter() {
+        for cache in context.each_cache() {
             let is_due = |slot| (idle.slots)(slot) || (idle.caches)(cache.id());
-            any |= self.of(context, cache).empty_spares(&is_due);
+            any |= self.of(cache).empty_spares(&is_due);
         }
         any
     }
 
     fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
         let slots = u32::from(self.empty_slots(context, idle));
-        let is_due = |cache: &&Cache| {
-            (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
+        let is_due = |cache: &CacheIn<'_, P>| {
+            (idle.caches)(cache.id()) && self.of(*cache).stats().has_spare()
         };
-        let due = context.caches.iter().filter(is_due);
-        slots + due.map(|cache| self.of(context, cache).empty_cache()).count() as u32
+        let due = context.each_cache().filter(is_due);
+        slots + due.map(|cache| self.of(cache).empty_cache()).count() as u32
     }
 }
 
@@ -61,7 +62,7 @@ impl<P: Arrays> View<'_, P> {
     fn stats(&self) -> SlabStats {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
-        own.slabs.of(self.context, self.cache).add_stats(&mut stats);
+        self.slabs().add_stats(&mut stats);
         let mut usage = self.context.percpu.usage(self.array());
         usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
@@ -101,16 +102,16 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         percpu.seems_on_top(id.array(), object)
     }
 
-    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let view = self.of(context, cache);
-        arrays::is_on_top(context.percpu, view.array(), object, |objects| {
+    fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
+        let view = self.of(cache);
+        arrays::is_on_top(cache.context.percpu, view.array(), object, |objects| {
             count(&view.own.batched_out, objects.len());
             view.to_slabs(objects);
         })
     }
 
-    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
-        let usage = context.percpu.usage(cache.id().array());
+    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
+        let usage = cache.context.percpu.usage(cache.id().array());
         Some(usage.operations.wrapping_add(usage.level << 48))
     }
 
@@ -118,9 +119,9 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         BitmapSlabs::layout(params)
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let view = self.of(context, cache);
-        view.own.configure(context, cache)?;
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+        let view = self.of(cache);
+        view.own.configure(cache)?;
         self.has_nodes.store(view.looks_at_frees(), Ordering::Relaxed);
         Ok(())
     }
@@ -146,25 +147,20 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         percpu.push(id.array(), object)
     }
 
-    fn alloc_from_slabs(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        self.of(context, cache).alloc_slow()
+    fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
+        self.of(cache).alloc_slow()
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        self.of(context, cache).free_slow(object);
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        self.of(cache).free_slow(object);
     }
 
-    fn alloc_bulk(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
-    ) -> usize {
-        self.of(context, cache).alloc_bulk(out)
+    fn alloc_bulk(&self, cache: CacheIn<'_, P>, out: &mut [MaybeUninit<Object>]) -> usize {
+        self.of(cache).alloc_bulk(out)
     }
 
-    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        self.of(context, cache).free_bulk(objects);
+    unsafe fn free_bulk(&self, cache: CacheIn<'_, P>, objects: &[Object]) {
+        self.of(cache).free_bulk(objects);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
@@ -176,48 +172,37 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             return self.reclaim_idle(context, idle);
         }
         let any = self.empty_slots(context, Idle { slots: &|_| false, caches: &is_meant });
-        let caches = context.caches.iter().filter(|cache| is_meant(cache.id()));
-        caches.for_each(|cache| self.of(context, cache).empty_cache());
+        let caches = context.each_cache().filter(|cache| is_meant(cache.id()));
+        caches.for_each(|cache| self.of(cache).empty_cache());
         u32::from(any)
     }
 
-    fn occupancy(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> Option<Occupancy> {
-        self.of(context, cache).own.slabs.of(context, cache).occupancy(object)
+    fn occupancy(&self, cache: CacheIn<'_, P>, object: Object) -> Option<Occupancy> {
+        self.of(cache).slabs().occupancy(object)
     }
 
-    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        self.of(context, cache).stats()
+    fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
+        self.of(cache).stats()
     }
 
-    fn visit_free(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        slab: Pfn,
-        visit: &mut dyn FnMut(u32),
-    ) {
-        self.of(context, cache).own.slabs.of(context, cache).visit_free(slab, visit);
+    fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        self.of(cache).slabs().visit_free(slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         self.pool.visit_locks(visit);
-        for cache in context.caches.iter() {
-            self.of(context, cache).own.visit_locks(visit);
+        for cache in context.each_cache() {
+            self.of(cache).own.visit_locks(visit);
         }
     }
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
         let mut empty = 0;
-        for cache in context.caches.iter() {
-            let view = self.of(context, cache);
+        for cache in context.each_cache() {
+            let view = self.of(cache);
             view.validate()?;
             let mut stats = SlabStats::default();
-            view.own.slabs.of(context, cache).add_stats(&mut stats);
+            view.slabs().add_stats(&mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }

@@ -7,7 +7,7 @@ use super::tables::Tables;
 use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
+    CacheId, CacheIn, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::clock::coarse_ns;
@@ -30,13 +30,13 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         SlabLayout { order: sizes::slab_order(params.stride()), header_bytes: 0 }
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
         if cache.objects() > sizes::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
-        let tables = self.tables.build(|| Tables::reserve(context))?;
-        context.metadata.count(MetadataKind::CpuSlabs, tables.count_lists(cache.id()));
-        SlqbCache { context, cache, tables }.restart();
+        let tables = self.tables.build(|| Tables::reserve(cache.context))?;
+        cache.context.metadata.count(MetadataKind::CpuSlabs, tables.count_lists(cache.id()));
+        SlqbCache::of(&self.tables, cache).restart();
         Ok(())
     }
 
@@ -57,25 +57,24 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         unsafe { percpu.list_push_below(id.array(), object) }
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = OneCache::of(&self.tables, context, cache);
-        own.trim_if_due(context.percpu.current());
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        let own = OneCache::of(&self.tables, cache);
+        own.trim_if_due(cache.context.percpu.current());
         // SAFETY: the caller's promise is passed on.
         unsafe { own.free_slow(object) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let shrink = |cache: &Cache| OneCache::of(&self.tables, context, cache).shrink();
+        let shrink = |cache: CacheIn<'_, P>| OneCache::of(&self.tables, cache).shrink();
         match what {
-            Reclaim::All => context.caches.iter().for_each(shrink),
-            Reclaim::Cache(cache) => shrink(cache),
+            Reclaim::All => context.each_cache().for_each(shrink),
+            Reclaim::Cache(cache) => shrink(context.with(cache)),
             Reclaim::Idle(idle) => {
                 let now_ns = coarse_ns();
-                let trim = |cache: &&Cache| {
-                    OneCache::of(&self.tables, context, cache)
-                        .trim_all(now_ns, (idle.caches)(cache.id()))
+                let trim = |cache: &CacheIn<'_, P>| {
+                    OneCache::of(&self.tables, *cache).trim_all(now_ns, (idle.caches)(cache.id()))
                 };
-                return context.caches.iter().filter(trim).count() as u32;
+                return context.each_cache().filter(trim).count() as u32;
             }
         }
         0

@@ -11,7 +11,7 @@ use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    Cache, CacheId, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
+    CacheId, CacheIn, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -51,12 +51,12 @@ where
         SlabLayout { order, header_bytes: 0 }
     }
 
-    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+    fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
         if cache.objects() > E::Word::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
-        let tables = self.tables.build(|| Tables::reserve(context))?;
-        SlubCache { context, cache, tables }.take_up();
+        self.tables.build(|| Tables::reserve(cache.context))?;
+        SlubCache::of(&self.tables, cache).take_up();
         Ok(())
     }
 
@@ -77,8 +77,8 @@ where
         unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
     }
 
-    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = OneCache::of(&self.tables, context, cache);
+    unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {
+        let own = OneCache::of(&self.tables, cache);
         own.count_free_slow(1);
         // The object is not written before the checks, because it may be in use.
         let list = Freelist { head: Some(object), count: 1 };
@@ -87,22 +87,22 @@ where
         unsafe { own.free_chain(own.slab_of(object), &chain) };
     }
 
-    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    unsafe fn free_bulk(&self, cache: CacheIn<'_, P>, objects: &[Object]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe { OneCache::of(&self.tables, context, cache).free_bulk(objects) };
+        unsafe { OneCache::of(&self.tables, cache).free_bulk(objects) };
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let shrink = |cache: &Cache| OneCache::of(&self.tables, context, cache).shrink();
+        let shrink = |cache: CacheIn<'_, P>| OneCache::of(&self.tables, cache).shrink();
         match what {
-            Reclaim::All => context.caches.iter().for_each(shrink),
-            Reclaim::Cache(cache) => shrink(cache),
+            Reclaim::All => context.each_cache().for_each(shrink),
+            Reclaim::Cache(cache) => shrink(context.with(cache)),
             Reclaim::Idle(idle) => {
-                let is_due = |cache: &&Cache| {
+                let is_due = |cache: &CacheIn<'_, P>| {
                     (idle.caches)(cache.id())
-                        && OneCache::of(&self.tables, context, cache).stats().has_spare()
+                        && OneCache::of(&self.tables, *cache).stats().has_spare()
                 };
-                return context.caches.iter().filter(is_due).map(shrink).count() as u32;
+                return context.each_cache().filter(is_due).map(shrink).count() as u32;
             }
         }
         0

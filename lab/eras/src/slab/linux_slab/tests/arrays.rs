@@ -162,7 +162,7 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
     let bytes = || machine.metadata.bytes(MetadataKind::CpuSlabs);
     let before = bytes();
-    machine.policy.create(&machine.context(), cache).expect("it is empty");
+    machine.policy.create(machine.context().with(cache)).expect("it is empty");
     assert_eq!(machine.stats(cache), {
         let mut stats = SlabStats::default();
         // A lock's counts continue when a cache's number is reused.

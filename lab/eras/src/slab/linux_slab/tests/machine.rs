@@ -103,7 +103,7 @@ impl Machine {
     pub(super) fn alloc(&self, cpu: u32, cache: &Cache) -> Object {
         CPU.set(cpu);
         <LinuxSlab as SlabPolicy<_>>::alloc_fast(&*self.percpu, cache.id())
-            .or_else(|| self.policy.alloc_from_slabs(&self.context(), cache))
+            .or_else(|| self.policy.alloc_from_slabs(self.context().with(cache)))
             .expect("there is memory")
     }
 
@@ -125,7 +125,7 @@ impl Machine {
             let is_done = !is_looked_at
                 && LinuxSlab::free_fast(&*self.percpu, cache.id(), object, slab) == Push::Stored;
             if !is_done {
-                self.policy.free_slow(&self.context(), cache, object);
+                self.policy.free_slow(self.context().with(cache), object);
             }
         }
     }
@@ -140,7 +140,7 @@ impl Machine {
     }
 
     pub(super) fn stats(&self, cache: &Cache) -> SlabStats {
-        self.policy.stats(&self.context(), cache)
+        self.policy.stats(self.context().with(cache))
     }
 
     /// Objects in the shared array of a node.
@@ -156,7 +156,7 @@ impl Machine {
         look: impl FnOnce(&Lists) -> R,
     ) -> R {
         let context = self.context();
-        let own = SlabCache::of(&self.policy.tables, &context, cache);
+        let own = SlabCache::of(&self.policy.tables, context.with(cache));
         let lists = own.node(NodeId(node)).lists.lock();
         look(&lists)
     }

@@ -104,7 +104,7 @@ impl<P: Lists> Bed<P> {
     /// Calls `look` with the cache as the policy's own files see it.
     pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, P>) -> R) -> R {
         let context = self.context();
-        look(&SlqbCache::of(&self.policy.tables, &context, self.cache()))
+        look(&SlqbCache::of(&self.policy.tables, context.with(self.cache())))
     }
 
     /// A CPU's part of the cache.
@@ -120,17 +120,17 @@ impl<P: Lists> Bed<P> {
 
     pub(super) fn try_alloc(&self) -> Option<Object> {
         Slqb::alloc_fast(&*self.percpu, self.id)
-            .or_else(|| self.policy.alloc_from_slabs(&self.context(), self.cache()))
+            .or_else(|| self.policy.alloc_from_slabs(self.context().with(self.cache())))
     }
 
     /// Frees an object.
     pub(super) fn free_one(&self, object: Object) {
         // SAFETY: the tests free what they have allocated, once.
-        unsafe { self.policy.free_bulk(&self.context(), self.cache(), &[object]) };
+        unsafe { self.policy.free_bulk(self.context().with(self.cache()), &[object]) };
     }
 
     pub(super) fn stats(&self) -> SlabStats {
-        self.policy.stats(&self.context(), self.cache())
+        self.policy.stats(self.context().with(self.cache()))
     }
 
     pub(super) fn validate(&self) {

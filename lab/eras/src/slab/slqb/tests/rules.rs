@@ -201,7 +201,7 @@ fn a_number_that_is_used_again_starts_anew() {
     let all = bed.alloc(0, 100);
     bed.free(1, all);
     bed.finish();
-    assert_eq!(bed.policy().create(&bed.context(), bed.cache()), Ok(()));
+    assert_eq!(bed.policy().create(bed.context().with(bed.cache())), Ok(()));
     assert_eq!(bed.context().metadata.bytes(MetadataKind::CpuSlabs), bytes);
     let stats = bed.stats();
     assert_eq!((stats.allocs(), stats.frees(), stats.slabs_allocated), (0, 0, 0));
