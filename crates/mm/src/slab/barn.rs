@@ -16,6 +16,7 @@ use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
+use quarry_sys::counters::add_fields;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
@@ -44,14 +45,7 @@ pub struct Traffic {
     pub batched_out: u64,
 }
 
-impl core::ops::AddAssign for Traffic {
-    fn add_assign(&mut self, other: Self) {
-        self.alloc_slow += other.alloc_slow;
-        self.free_slow += other.free_slow;
-        self.batched_in += other.batched_in;
-        self.batched_out += other.batched_out;
-    }
-}
+add_fields!(Traffic: alloc_slow, free_slow, batched_in, batched_out);
 
 struct Sheaves {
     level: usize,
