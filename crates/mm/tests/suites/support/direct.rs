@@ -118,6 +118,6 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
         let slabs = |cache| self.of(cache).slabs.of(context, cache);
-        context.caches.iter().try_for_each(|cache| slabs(cache).validate())
+        context.caches.iter().try_for_each(|cache| slabs(cache).validate().map(drop))
     }
 }
