@@ -9,11 +9,11 @@
 //!
 //! Nothing here allocates through the global allocator.
 //!
-//! Order of the modules, each using only those before it: `errno`, `glibc`; `primitive`; `known`;
-//! `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`, `clear`, `file`,
-//! `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`, `hooks`,
-//! `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; on their own, `prefetch` and
-//! `send_descriptor`.
+//! Order of the modules, each using only those before it: `counters`, `errno`, `glibc`;
+//! `primitive`; `known`; `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`,
+//! `clear`, `file`, `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`,
+//! `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; on their own, `prefetch`
+//! and `send_descriptor`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -23,6 +23,7 @@ pub mod cgroup;
 pub mod clear;
 pub mod clock;
 pub mod confined;
+pub mod counters;
 pub mod errno;
 pub mod file;
 pub mod file_descriptor;

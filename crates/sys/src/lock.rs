@@ -13,6 +13,7 @@
 //! path, and allocates), it would wait for ever. The lock reports this in one line, and aborts.
 
 use crate::clock::monotonic_ns;
+use crate::counters::add_fields;
 use crate::primitive::announce::{self, Waited, unseen};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task};
 use core::cell::UnsafeCell;
@@ -46,15 +47,7 @@ pub struct LockStats {
     pub wait_ns: u64,
 }
 
-impl core::ops::AddAssign for LockStats {
-    fn add_assign(&mut self, other: Self) {
-        self.acquisitions += other.acquisitions;
-        self.contentions += other.contentions;
-        self.hold_samples += other.hold_samples;
-        self.hold_ns += other.hold_ns;
-        self.wait_ns += other.wait_ns;
-    }
-}
+add_fields!(LockStats: acquisitions, contentions, hold_samples, hold_ns, wait_ns);
 
 /// Decides whether a lock counts its costs.
 pub trait Counting: Copy + Send + Sync {

@@ -7,6 +7,7 @@
 use super::extent_list::ExtentList;
 use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
+use quarry_sys::counters::add_fields;
 use quarry_sys::local;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -71,20 +72,10 @@ impl PcpCounters {
     }
 }
 
-impl core::ops::AddAssign for PcpCounters {
-    fn add_assign(&mut self, other: Self) {
-        self.allocs += other.allocs;
-        self.refills += other.refills;
-        self.refilled_blocks += other.refilled_blocks;
-        self.frees += other.frees;
-        self.drains += other.drains;
-        self.drained_pages += other.drained_pages;
-        self.bypassed_allocs += other.bypassed_allocs;
-        self.bypassed_frees += other.bypassed_frees;
-        self.critical_sections += other.critical_sections;
-        self.bad_blocks += other.bad_blocks;
-    }
-}
+add_fields!(
+    PcpCounters: allocs, refills, refilled_blocks, frees, drains, drained_pages, bypassed_allocs,
+    bypassed_frees, critical_sections, bad_blocks
+);
 
 fresh_zero! {
     pub(super) struct Lists {

@@ -12,6 +12,7 @@
 //! by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
+use super::stats::Exchanges;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -31,28 +32,6 @@ const KEPT: usize = 4096;
 /// Entries whose memory goes back in one critical section, which takes some 20 us.
 const TRIM_STEP: usize = 32 << 10;
 
-/// Counts of exchanges between CPUs and barn.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Traffic {
-    /// Requests that found their array empty.
-    pub alloc_slow: u64,
-    /// Frees that found their array full.
-    pub free_slow: u64,
-    /// Objects that entered arrays in batches.
-    pub batched_in: u64,
-    /// Objects that left arrays in batches.
-    pub batched_out: u64,
-}
-
-impl core::ops::AddAssign for Traffic {
-    fn add_assign(&mut self, other: Self) {
-        self.alloc_slow += other.alloc_slow;
-        self.free_slow += other.free_slow;
-        self.batched_in += other.batched_in;
-        self.batched_out += other.batched_out;
-    }
-}
-
 struct Sheaves {
     level: usize,
     /// Room for `capacity` pointers; `None` before the first exchange.
@@ -63,7 +42,7 @@ struct Sheaves {
     stride: usize,
     /// The lowest level since the last call of [`Barn::unneeded`].
     lowest: usize,
-    traffic: Traffic,
+    exchanges: Exchanges,
 }
 
 // SAFETY: the storage belongs to the barn alone and is reached only under its lock.
@@ -134,7 +113,7 @@ impl Barn {
     /// An empty barn; [`configure`](Self::configure) sets the size of its objects.
     #[must_use]
     pub const fn new() -> Self {
-        let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
+        let exchanges = Exchanges { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
         Self {
             sheaves: CountedLock::new(Sheaves {
                 level: 0,
@@ -143,7 +122,7 @@ impl Barn {
                 written: 0,
                 stride: 0,
                 lowest: 0,
-                traffic,
+                exchanges,
             }),
             announced: AtomicUsize::new(0),
         }
@@ -160,7 +139,7 @@ impl Barn {
     pub fn start(&self) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.level == 0);
-        sheaves.traffic = Traffic::default();
+        sheaves.exchanges = Exchanges::default();
         sheaves.lowest = 0;
     }
 
@@ -179,28 +158,28 @@ impl Barn {
         let (object, rest) = sheaves.top(count).split_last()?;
         let object = *object;
         let accepted = if accept(rest) { count - 1 } else { 0 };
-        sheaves.traffic.alloc_slow += 1;
-        sheaves.traffic.batched_in += accepted as u64;
+        sheaves.exchanges.alloc_slow += 1;
+        sheaves.exchanges.batched_in += accepted as u64;
         sheaves.level -= accepted + 1;
         self.note_level(limits, &mut sheaves);
         Some(object)
     }
 
-    /// Lets `fill` write up to `count` objects on top, and count them in [`Traffic`]. Returns the
+    /// Lets `fill` write up to `count` objects on top, and count them in [`Exchanges`]. Returns the
     /// number of objects; 0 if the barn would hold more than `most` or there is no memory.
     pub(super) fn bring_in(
         &self,
         metadata: &Metadata,
         limits: &CacheLimits,
         (count, most): (usize, usize),
-        fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Traffic) -> usize,
+        fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Exchanges) -> usize,
     ) -> usize {
         let mut sheaves = self.sheaves.lock();
-        let mut traffic = sheaves.traffic;
+        let mut exchanges = sheaves.exchanges;
         let Some(room) = sheaves.room(metadata, count, most) else { return 0 };
-        let filled = fill(room, &mut traffic);
+        let filled = fill(room, &mut exchanges);
         debug_assert!(filled <= count);
-        sheaves.traffic = traffic;
+        sheaves.exchanges = exchanges;
         sheaves.level += filled;
         sheaves.written = sheaves.written.max(sheaves.level);
         self.note_level(limits, &mut sheaves);
@@ -275,9 +254,9 @@ impl Barn {
     }
 
     /// Objects in the barn now, and its counts.
-    pub fn look(&self) -> (u64, Traffic) {
+    pub fn look(&self) -> (u64, Exchanges) {
         let sheaves = self.sheaves.lock();
-        (sheaves.level as u64, sheaves.traffic)
+        (sheaves.level as u64, sheaves.exchanges)
     }
 
     /// Checks the equations at the top of this file; fails with the first that does not hold.

@@ -8,9 +8,9 @@
 //! does not check the node. So such objects enter a CPU's array, and that CPU may hand them out
 //! again. When a sheaf leaves the CPU, each object goes to the barn of its own node.
 
-use super::barn::{Barn, Traffic};
+use super::barn::Barn;
 use super::context::SlabContext;
-use super::stats::{BarnStats, SlabStats};
+use super::stats::{BarnStats, Exchanges, SlabStats};
 use crate::frame::{FRAME_SHIFT, MetadataKind, NodeId, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::Broken;
@@ -94,14 +94,13 @@ impl Barns {
         self.all().map(Barn::bytes).sum()
     }
 
-    pub(super) fn add_stats(&self, stats: &mut SlabStats) -> Traffic {
-        let mut sum = Traffic::default();
+    pub(super) fn add_stats(&self, mut sum: Exchanges, stats: &mut SlabStats) -> Exchanges {
         for (barn, node) in self.all().zip(&mut stats.barns) {
-            let (objects, traffic) = barn.look();
+            let (objects, exchanges) = barn.look();
             *node = BarnStats { objects, lock: barn.lock_stats() };
             stats.parked_objects += objects;
             stats.barn_lock += node.lock;
-            sum += traffic;
+            sum += exchanges;
         }
         sum
     }

@@ -606,7 +606,8 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     }
 
     /// Checks the equations at the top of this file; fails with the first that does not hold.
-    pub fn validate(&self) -> Result<(), Broken> {
+    /// Returns the bytes of the empty slabs.
+    pub fn validate(&self) -> Result<usize, Broken> {
         let frames = self.context.zones.frames();
         let lists = self.slabs.lists.lock();
         let (mut slabs, mut free) = (0, 0);
@@ -632,7 +633,8 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         }
         let check = Check::of("slabs of a cache");
         check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
-        check.that(slabs <= lists.nr_slabs, "slabs on lists <= nr_slabs")
+        check.that(slabs <= lists.nr_slabs, "slabs on lists <= nr_slabs")?;
+        Ok(lists.nr_empty() as usize * self.cache.order().bytes())
     }
 }
 

@@ -58,5 +58,5 @@ pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;
 pub use sheaf_cache::Sheaf;
 pub use slam::Slam;
-pub use stats::{BarnStats, Occupancy, SlabStats};
+pub use stats::{ArrayCounts, BarnStats, Count, Exchanges, Occupancy, SlabStats};
 pub use table::CacheTable;

@@ -8,7 +8,6 @@
 //! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
 //! because the program works in bursts larger than two sheaves; or it exchanges much with the barn.
 
-use super::barn::Traffic;
 use super::barns::home;
 use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::{is_among, sort_out, written};
@@ -19,8 +18,8 @@ use super::misuse::not_in_use;
 use super::params::CacheParams;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim, SparseWalk};
-use super::sheaf_cache::{Sheaf, SheafView, count};
-use super::stats::{Occupancy, SlabStats};
+use super::sheaf_cache::{Sheaf, SheafView};
+use super::stats::{Count::*, Exchanges, Occupancy, SlabStats};
 use super::width::{Means, Miss, Width};
 use crate::frame::{NodeId, Pfn};
 use core::mem::MaybeUninit;
@@ -28,7 +27,6 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
-use quarry_sys::primitive::Ordering;
 
 /// Maximum number of bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
@@ -38,7 +36,7 @@ impl<P: Arrays> SheafView<'_, P> {
     fn park(&self, objects: &[Object]) -> bool {
         let parked = self.context.percpu.push_batch(self.array(), objects);
         if parked {
-            count(&self.own.batched_in, objects.len());
+            self.own.counts.add(BatchedIn, objects.len());
         } else {
             self.put_away(objects);
         }
@@ -76,7 +74,7 @@ impl<P: Arrays> SheafView<'_, P> {
         let mut away = [MaybeUninit::uninit(); PIECE];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
         let most = (sheaf + 1, self.barn_most());
-        barn.bring_in(context.metadata, context.limits, most, |room, traffic| {
+        barn.bring_in(context.metadata, context.limits, most, |room, exchanges| {
             if !percpu.pop_batch(array, &mut room[..sheaf]) {
                 return 0;
             }
@@ -85,11 +83,11 @@ impl<P: Arrays> SheafView<'_, P> {
             let objects = unsafe { written(room, sheaf) };
             // An array that is full refuses a push before it checks for a double free.
             is_double = is_among(objects, object);
-            traffic.free_slow += 1;
-            traffic.batched_out += sheaf as u64;
+            exchanges.free_slow += 1;
+            exchanges.batched_out += sheaf as u64;
             let mut count = sheaf;
             if percpu.push_batch(array, &[object]) {
-                traffic.batched_in += 1;
+                exchanges.batched_in += 1;
             } else {
                 room[sheaf].write(object);
                 count += 1;
@@ -151,7 +149,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// Frees an object where array and barn are full, or where the array has just been drained.
     #[cold]
     fn free_past_barn(&self, object: Object, sheaf: usize) {
-        count(&self.own.free_slow, 1);
+        self.own.counts.add(FreeSlow, 1);
         let percpu = self.context.percpu;
         let room = percpu.area().room(percpu.current(), self.array());
         let mut left = sheaf.min(room.div_ceil(2));
@@ -168,7 +166,7 @@ impl<P: Arrays> SheafView<'_, P> {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
         let taken = self.context.percpu.pop_batch(self.array(), &mut buffer[..most]);
         if taken {
-            count(&self.own.batched_out, most);
+            self.own.counts.add(BatchedOut, most);
             // SAFETY: pop_batch wrote all `most` elements.
             let objects = unsafe { written(&buffer, most) };
             if is_among(objects, object) {
@@ -213,7 +211,7 @@ impl<P: Arrays> SheafView<'_, P> {
             }
         }
         if sheaf == 0 {
-            count(&self.own.free_slow, 1);
+            self.own.counts.add(FreeSlow, 1);
             return self.put_away(&[object]);
         }
         if !self.bring_in(object, sheaf) {
@@ -252,7 +250,7 @@ impl<P: Arrays> SheafView<'_, P> {
             self.policy.relieve_barns(self.context);
             pressed();
         }
-        count(&own.alloc_slow, usize::from(answer.is_some()));
+        own.counts.add(AllocSlow, usize::from(answer.is_some()));
         answer
     }
 
@@ -277,7 +275,7 @@ impl<P: Arrays> SheafView<'_, P> {
             if !self.context.percpu.push_batch(self.array(), rest) {
                 return rest.len();
             }
-            count(&self.own.batched_in, rest.len());
+            self.own.counts.add(BatchedIn, rest.len());
             0
         })
     }
@@ -307,25 +305,13 @@ impl<P: Arrays> SheafView<'_, P> {
     }
 
     /// The cache's counts, including the exchanges `others`, which neither barns nor slabs counted.
-    pub(super) fn stats_with(&self, others: Traffic) -> SlabStats {
-        let own = self.own;
+    pub(super) fn stats_with(&self, others: Exchanges) -> SlabStats {
         let mut stats = SlabStats::default();
         self.slabs().add_stats(&mut stats);
-        let mut usage = self.context.percpu.usage(self.array());
-        usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
+        let usage = self.context.percpu.usage(self.array());
         stats.parked_objects = usage.level;
-        let mut traffic = own.barns.add_stats(&mut stats);
-        traffic += others;
-        let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
-        let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
-        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
-        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
-        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
-        stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
-        stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
-        let pushes = usage.operations.saturating_sub(pops);
-        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
-        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
+        let elsewhere = self.own.barns.add_stats(others, &mut stats);
+        self.own.counts.fill(usage, elsewhere, &mut stats);
         stats
     }
 }
@@ -340,7 +326,7 @@ impl Sheaf {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
         context.give_back_emptied();
         let view = self.of(context.with(cache));
-        count(&view.own.batched_out, objects.len());
+        view.own.counts.add(BatchedOut, objects.len());
         view.free_to_slabs(objects);
     }
 
@@ -393,12 +379,8 @@ impl Sheaf {
         for cache in context.each_cache() {
             let view = self.at(cache);
             view.own.barns.validate()?;
-            view.slabs().validate()?;
+            empty += view.slabs().validate()?;
             barns += view.own.barns.bytes();
-            let mut stats = SlabStats::default();
-            view.slabs().add_stats(&mut stats);
-            let slabs = stats.total_slabs - stats.active_slabs;
-            empty += slabs as usize * cache.order().bytes();
         }
         let (check, limits) = (Check::of("cache limits"), context.limits);
         check.equal(limits.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
@@ -423,12 +405,11 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             if !cache.context.percpu.pop_batch(cache.id().array(), taken) {
                 return false;
             }
-            count(&view.own.batched_out, objects);
+            view.own.counts.add(BatchedOut, objects);
             // SAFETY: pop_batch wrote all `objects` elements.
             let taken = unsafe { written(taken, objects) };
-            let is_here = taken.contains(&object);
             view.park(taken);
-            is_here
+            taken.contains(&object)
         })
     }
 
@@ -520,9 +501,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 self.relieve_barns(context);
             }
         }
-        count(&own.batched_out, fast);
-        count(&own.bulk_alloc_fast, fast);
-        count(&own.alloc_slow, taken - fast);
+        own.counts.add(BatchedOut, fast);
+        own.counts.add(BulkAlloc, fast);
+        own.counts.add(AllocSlow, taken - fast);
         taken
     }
 
@@ -543,25 +524,19 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             context.give_back_emptied();
         }
         view.bound_barns();
-        count(&view.own.bulk_free_fast, fast);
-        count(&view.own.free_slow, objects.len() - fast);
+        view.own.counts.add(BulkFree, fast);
+        view.own.counts.add(FreeSlow, objects.len() - fast);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        match what {
-            Reclaim::All => {
-                let any = self.empty_slots(context, Idle { slots: &|_| true, caches: &|_| true });
-                context.each_cache().for_each(|cache| self.at(cache).empty());
-                u32::from(any)
-            }
-            Reclaim::Cache(cache) => {
-                let caches = &|id| id == cache.id();
-                let any = self.empty_slots(context, Idle { slots: &|_| false, caches });
-                self.at(context.with(cache)).empty();
-                u32::from(any)
-            }
-            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+        if let Reclaim::Idle(idle) = what {
+            return self.reclaim_idle(context, idle);
         }
+        let is_meant = |id| !matches!(what, Reclaim::Cache(only) if only.id() != id);
+        let any = self.empty_slots(context, Idle { slots: &|_| false, caches: &is_meant });
+        let meant = context.each_cache().filter(|cache| is_meant(cache.id()));
+        meant.for_each(|cache| self.at(cache).empty());
+        u32::from(any)
     }
 
     fn relieve(&self, context: &SlabContext<'_, P>) {
@@ -588,21 +563,21 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         if is_fresh {
             self.relieve(cache.context);
         }
-        count(&view.own.alloc_slow, taken);
+        view.own.counts.add(AllocSlow, taken);
         // SAFETY: the slabs wrote the first `taken` elements.
         unsafe { written(&out, taken) }.first().copied()
     }
 
     unsafe fn free_dense(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         let view = self.of(cache);
-        count(&view.own.free_slow, 1);
+        view.own.counts.add(FreeSlow, 1);
         view.free_to_slabs(&[object]);
         true
     }
 
     fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
         if self.is_set_up(&cache) {
-            self.at(cache).stats_with(Traffic::default())
+            self.at(cache).stats_with(Exchanges::default())
         } else {
             SlabStats::default()
         }

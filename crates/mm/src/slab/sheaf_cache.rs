@@ -6,6 +6,7 @@ use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::written;
 use super::cache::{Cache, MAX_CACHES};
 use super::context::{CacheIn, PIECE, SlabContext};
+use super::stats::ArrayCounts;
 use super::width::Width;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{ArrayId, Arrays};
@@ -39,18 +40,7 @@ pub(super) struct SheafCache {
     pub(super) width: Width,
     keep_empty: AtomicU32,
     barn_least: AtomicU32,
-    /// Requests and frees that the barn did not serve and therefore did not count.
-    pub(super) alloc_slow: AtomicU64,
-    pub(super) free_slow: AtomicU64,
-    /// Objects that bulk requests took out of arrays, and that bulk frees put into them.
-    pub(super) bulk_alloc_fast: AtomicU64,
-    pub(super) bulk_free_fast: AtomicU64,
-    /// Objects that entered and left arrays in batches that the barn did not count. `stats_with`
-    /// computes the number of single operations from them.
-    pub(super) batched_in: AtomicU64,
-    pub(super) batched_out: AtomicU64,
-    /// Single operations that the arrays counted for earlier caches with this number.
-    pub(super) operations_before: AtomicU64,
+    pub(super) counts: ArrayCounts,
 }
 
 impl SheafCache {
@@ -61,13 +51,7 @@ impl SheafCache {
             width: Width::new(),
             keep_empty: AtomicU32::new(0),
             barn_least: AtomicU32::new(0),
-            alloc_slow: AtomicU64::new(0),
-            free_slow: AtomicU64::new(0),
-            bulk_alloc_fast: AtomicU64::new(0),
-            bulk_free_fast: AtomicU64::new(0),
-            batched_in: AtomicU64::new(0),
-            batched_out: AtomicU64::new(0),
-            operations_before: AtomicU64::new(0),
+            counts: ArrayCounts::zero(),
         }
     }
 
@@ -82,17 +66,7 @@ impl SheafCache {
 
     /// Resets the counts for a cache whose arrays have counted `operations` already.
     pub(super) fn start(&self, operations: u64) {
-        for counter in [
-            &self.alloc_slow,
-            &self.free_slow,
-            &self.bulk_alloc_fast,
-            &self.bulk_free_fast,
-            &self.batched_in,
-            &self.batched_out,
-        ] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        self.operations_before.store(operations, Ordering::Relaxed);
+        self.counts.restart(operations);
         self.barns.start();
         self.slabs.start();
     }
@@ -209,8 +183,4 @@ impl Sheaf {
             own: &self.caches[cache.id().index()],
         }
     }
-}
-
-pub(super) fn count(counter: &AtomicU64, by: usize) {
-    counter.fetch_add(by as u64, Ordering::Relaxed);
 }

@@ -1,7 +1,10 @@
 //! The counts of a cache, with the same names under all policies.
 
 use crate::frame::MAX_NODES;
+use quarry_sys::counters::add_fields;
 use quarry_sys::lock::LockStats;
+use quarry_sys::percpu::ArrayUse;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// The counts of a cache, which `slabinfo` prints.
 ///
@@ -104,4 +107,86 @@ pub struct BarnStats {
     pub objects: u64,
     /// Counters of the barn's lock.
     pub lock: LockStats,
+}
+
+/// Exchanges with arrays, which the arrays do not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exchanges {
+    /// Requests that found their array empty.
+    pub alloc_slow: u64,
+    /// Frees that found their array full.
+    pub free_slow: u64,
+    /// Objects that entered arrays in batches.
+    pub batched_in: u64,
+    /// Objects that left arrays in batches.
+    pub batched_out: u64,
+}
+
+add_fields!(Exchanges: alloc_slow, free_slow, batched_in, batched_out);
+
+impl Exchanges {
+    /// Stores all allocations and frees of a cache whose arrays have this use.
+    pub fn fill(self, arrays: ArrayUse, stats: &mut SlabStats) {
+        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
+        let pushes_more = (arrays.level + self.batched_out).wrapping_sub(self.batched_in) as i64;
+        let pops = (arrays.operations as i64 - pushes_more).max(0) as u64 / 2;
+        (stats.alloc_fast, stats.free_fast) = (pops, arrays.operations.saturating_sub(pops));
+        (stats.alloc_slow, stats.free_slow) = (self.alloc_slow, self.free_slow);
+    }
+}
+
+/// The counts of [`ArrayCounts`].
+#[derive(Clone, Copy)]
+pub enum Count {
+    /// Allocations that no array served.
+    AllocSlow,
+    /// Frees that no array served.
+    FreeSlow,
+    /// Objects that entered arrays in batches.
+    BatchedIn,
+    /// Objects that left arrays in batches.
+    BatchedOut,
+    /// Objects of bulk requests among those that left.
+    BulkAlloc,
+    /// Objects of bulk frees among those that entered.
+    BulkFree,
+    /// Single operations that the arrays counted for earlier caches with the same number.
+    Before,
+}
+
+/// The exchanges of a cache, counted by all tasks.
+pub struct ArrayCounts([AtomicU64; 7]);
+
+impl ArrayCounts {
+    /// All counts are 0.
+    pub const fn zero() -> Self {
+        Self([const { AtomicU64::new(0) }; 7])
+    }
+
+    /// Counts `by` more.
+    pub fn add(&self, count: Count, by: usize) {
+        self.0[count as usize].fetch_add(by as u64, Relaxed);
+    }
+
+    /// Resets the counts for a cache whose arrays have counted `operations` already.
+    pub fn restart(&self, operations: u64) {
+        self.0.iter().for_each(|count| count.store(0, Relaxed));
+        self.0[Count::Before as usize].store(operations, Relaxed);
+    }
+
+    /// Stores all allocations and frees, with the exchanges that are counted elsewhere.
+    pub fn fill(&self, arrays: ArrayUse, elsewhere: Exchanges, stats: &mut SlabStats) {
+        let of = |count: Count| self.0[count as usize].load(Relaxed);
+        let mut all = Exchanges {
+            alloc_slow: of(Count::AllocSlow),
+            free_slow: of(Count::FreeSlow),
+            batched_in: of(Count::BatchedIn),
+            batched_out: of(Count::BatchedOut),
+        };
+        all += elsewhere;
+        let operations = arrays.operations.saturating_sub(of(Count::Before));
+        all.fill(ArrayUse { operations, ..arrays }, stats);
+        stats.alloc_fast += of(Count::BulkAlloc);
+        stats.free_fast += of(Count::BulkFree);
+    }
 }

@@ -12,7 +12,7 @@ use super::zones::Zones;
 use crate::frame::{
     End, FRAME_BYTES, FrameBits, Memory, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
-use core::ops::AddAssign;
+use quarry_sys::counters::add_fields;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const ISOLATED_BLOCKS: usize = 64;
@@ -26,12 +26,7 @@ struct Purged {
     refusals: u32,
 }
 
-impl AddAssign for Purged {
-    fn add_assign(&mut self, more: Self) {
-        self.bytes += more.bytes;
-        self.refusals += more.refusals;
-    }
-}
+add_fields!(Purged: bytes, refusals);
 
 impl Zones {
     /// Purges the free blocks and extents of one node that have at least the order `smallest` and

@@ -157,11 +157,7 @@ impl Lists for SingleLists {
         out: &mut [PageNo],
     ) -> usize {
         let lists = self.nodes.at(node.0 as usize);
-        let heads = match waiting {
-            Waiting::Waits => Some(lists.heads.lock()),
-            Waiting::ForOthers => lists.heads.lock_of_others(),
-        };
-        let Some(heads) = heads else { return 0 };
+        let Some(heads) = waiting.lock(&lists.heads) else { return 0 };
         let mut tail = HeldTail { held: Held { node, lists, heads }, table, from };
         let taken = scan(table, &mut tail, out);
         add_to(&lists.isolated, taken as u64);

@@ -46,16 +46,3 @@ pub(super) fn is_on_top<P: Arrays>(
         is_here
     })
 }
-
-/// The pops and the pushes among the `operations` of arrays that hold `level` objects. Batches have
-/// brought and taken other objects.
-pub(super) fn pops_and_pushes(
-    operations: u64,
-    level: u64,
-    (batched_in, batched_out): (u64, u64),
-) -> (u64, u64) {
-    // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
-    let pushes_more = (level + batched_out).wrapping_sub(batched_in) as i64;
-    let pops = (operations as i64 - pushes_more).max(0) as u64 / 2;
-    (pops, operations.saturating_sub(pops))
-}

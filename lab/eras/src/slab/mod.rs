@@ -16,6 +16,8 @@ mod registry;
 mod sheaf_6_18;
 mod slqb;
 mod slub;
+#[cfg(test)]
+mod tests;
 
 pub use linux_slab::LinuxSlab;
 pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};

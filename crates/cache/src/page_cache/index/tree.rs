@@ -13,6 +13,7 @@ use super::shadow_nodes::IndexNodes;
 use crate::lru::PageNo;
 use crate::page_cache::host::NodeHost;
 use quarry_mm::frame::FreshZero;
+use quarry_sys::counters::add_fields;
 use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::WordTree;
@@ -51,14 +52,7 @@ pub struct IndexCounts {
     pub visits: u64,
 }
 
-impl core::ops::AddAssign for IndexCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.nodes += other.nodes;
-        self.pages += other.pages;
-        self.shadows += other.shadows;
-        self.visits += other.visits;
-    }
-}
+add_fields!(IndexCounts: nodes, pages, shadows, visits);
 
 /// The reason why an entry could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,6 +111,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
     }
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.each_cache().try_for_each(|cache| self.of(&cache).slabs.of(cache).validate())
+        let slabs = |cache: CacheIn<'_, P>| self.of(&cache).slabs.of(cache).validate().map(drop);
+        context.each_cache().try_for_each(slabs)
     }
 }

@@ -45,9 +45,9 @@ impl<P: Arrays> SlabCache<'_, P> {
             let taken = held.refill(&mut buffer[..batch]);
             // SAFETY: refill wrote the first `taken` elements.
             let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
-            held.lists.counts.alloc_slow += 1;
+            held.lists.exchanges.alloc_slow += 1;
             if self.context.percpu.push_batch(self.array(), rest) {
-                held.lists.counts.batched_in += rest.len() as u64;
+                held.lists.exchanges.batched_in += rest.len() as u64;
                 self.set_touched(slot, true);
             } else {
                 // The thread has moved to a CPU whose array has less room.
@@ -63,7 +63,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         others.into_iter().find_map(|node| {
             self.with_lists(node, |held| {
                 let taken = held.take(&mut one);
-                held.lists.counts.alloc_slow += taken as u64;
+                held.lists.exchanges.alloc_slow += taken as u64;
                 // SAFETY: take wrote the first `taken` elements.
                 unsafe { written(&one, taken) }.first().copied()
             })

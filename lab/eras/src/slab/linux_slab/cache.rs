@@ -80,7 +80,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 
     pub(super) fn free_objects(&self, objects: &[Object]) {
         self.for_each_home(objects, |held, alike| {
-            held.lists.counts.batched_out += alike.len() as u64;
+            held.lists.exchanges.batched_out += alike.len() as u64;
             held.free_block(alike);
         });
     }

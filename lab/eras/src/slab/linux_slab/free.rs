@@ -47,7 +47,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         let mut buffer = [MaybeUninit::uninit(); MOST_LIMIT + 1];
         let (mut is_double, mut left) = (false, 0);
         self.with_lists(node, |held| {
-            held.lists.counts.free_slow += 1;
+            held.lists.exchanges.free_slow += 1;
             let batch = match held.lists.shared.room(self.context.metadata) {
                 0 => self.tuning().batch,
                 shared => self.tuning().batch.min(shared),
@@ -61,10 +61,10 @@ impl<P: Arrays> SlabCache<'_, P> {
             if is_double {
                 return;
             }
-            held.lists.counts.batched_out += all as u64;
+            held.lists.exchanges.batched_out += all as u64;
             let (oldest, newer) = objects.split_at(batch.min(all));
             left = if percpu.push_batch(self.array(), newer) {
-                held.lists.counts.batched_in += newer.len() as u64;
+                held.lists.exchanges.batched_in += newer.len() as u64;
                 oldest.len()
             } else {
                 // The thread has moved, or a drain has stopped the array.
@@ -90,7 +90,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
             return self.with_lists(home, |held| {
                 held.free_block(&[object]);
-                held.lists.counts.free_slow += 1;
+                held.lists.exchanges.free_slow += 1;
             });
         };
         match aliens.free(object, self.tuning().alien) {

@@ -12,25 +12,12 @@ use super::slab::{Slab, Slabs};
 use super::tuning::MOST_LIMIT;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::{FreshZero, Kind, List, Metadata, Pfn};
-use quarry_mm::slab::{Cache, SlabContext};
+use quarry_mm::slab::{Cache, Exchanges, SlabContext};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::AtomicU64;
-
-#[derive(Default)]
-pub(super) struct Counts {
-    pub(super) alloc_slow: u64,
-    /// Number of frees that found their array full, and of single frees of other nodes' objects.
-    pub(super) free_slow: u64,
-    /// Numbers of objects that entered arrays in batches, and that left them; `stats` needs both
-    /// to count single operations.
-    pub(super) batched_in: u64,
-    pub(super) batched_out: u64,
-    pub(super) slabs_allocated: u64,
-    pub(super) slabs_freed: u64,
-}
 
 pub(super) struct Lists {
     partial: List<Pfn>,
@@ -44,7 +31,10 @@ pub(super) struct Lists {
     /// True if an allocation has looked for a free slab since the last reap.
     pub(super) is_free_touched: bool,
     pub(super) shared: SharedArray,
-    pub(super) counts: Counts,
+    /// Single frees of other nodes' objects count as frees that found their array full.
+    pub(super) exchanges: Exchanges,
+    pub(super) slabs_allocated: u64,
+    pub(super) slabs_freed: u64,
     /// Number of operations that the arrays had counted for an earlier cache of the same number.
     pub(super) operations_before: u64,
     pub(super) is_counted: bool,
@@ -86,11 +76,12 @@ impl Lists {
         debug_assert_eq!(self.slabs(), 0);
         self.shared.configure(shared);
         (self.free_limit, self.is_free_touched) = (free_limit, false);
-        self.counts = Counts::default();
+        self.exchanges = Exchanges::default();
+        (self.slabs_allocated, self.slabs_freed) = (0, 0);
     }
 
     pub(super) fn slabs(&self) -> u64 {
-        self.counts.slabs_allocated - self.counts.slabs_freed
+        self.slabs_allocated - self.slabs_freed
     }
 
     pub(super) fn validate(&self, slabs: Slabs<'_>) -> Result<(), Broken> {
@@ -139,7 +130,7 @@ impl Held<'_> {
         lists.free.push_back(&slabs.links(), slab);
         lists.free_slabs += 1;
         lists.free_objects += u64::from(slabs.cache().objects());
-        lists.counts.slabs_allocated += 1;
+        lists.slabs_allocated += 1;
     }
 
     /// Fills the front of `out` with objects for a CPU: from the shared array or, if that is empty,
@@ -241,7 +232,7 @@ impl Held<'_> {
     fn let_go(&mut self, slab: &Slab<'_>) {
         let cache = self.slabs.cache();
         self.lists.free_objects -= u64::from(cache.objects());
-        self.lists.counts.slabs_freed += 1;
+        self.lists.slabs_freed += 1;
         self.slabs.links().frames.set_kind(slab.pfn, cache.order().frames(), Kind::NONE);
         self.emptied.push(slab.pfn);
     }

@@ -123,13 +123,10 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let is_meant = |id: CacheId| match what {
-            Reclaim::Cache(cache) => cache.id() == id,
-            _ => true,
-        };
         if let Reclaim::Idle(idle) = what {
             return self.reclaim_idle(context, idle);
         }
+        let is_meant = |id| !matches!(what, Reclaim::Cache(only) if only.id() != id);
         let any = self.empty_arrays(context, Idle { slots: &|_| false, caches: &is_meant });
         let caches = context.each_cache().filter(|cache| is_meant(cache.id()));
         caches.for_each(|cache| OneCache::of(&self.tables, cache).empty());

@@ -79,10 +79,10 @@ impl<P: Arrays> SlabCache<'_, P> {
             // SAFETY: pop_batch wrote the first `level` elements.
             let objects = unsafe { written(&buffer, level) };
             let (oldest, newer) = objects.split_at(reaped_objects(self.tuning().limit, level));
-            held.lists.counts.batched_out += level as u64;
+            held.lists.exchanges.batched_out += level as u64;
             left = level;
             if percpu.push_batch(self.array(), newer) {
-                held.lists.counts.batched_in += newer.len() as u64;
+                held.lists.exchanges.batched_in += newer.len() as u64;
                 left = oldest.len();
             }
             if self.are_of(node, &objects[..left]) {

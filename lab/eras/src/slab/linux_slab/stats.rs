@@ -1,26 +1,22 @@
 //! The counts of a cache, summed over its nodes.
 
 use super::cache::SlabCache;
-use crate::slab::arrays;
-use quarry_mm::slab::{BarnStats, SlabStats};
-use quarry_sys::percpu::Arrays;
+use quarry_mm::slab::{BarnStats, Exchanges, SlabStats};
+use quarry_sys::percpu::{ArrayUse, Arrays};
 
 impl<P: Arrays> SlabCache<'_, P> {
     /// Sums the counts. Each is read by itself, so they may not agree. O(nodes + slots).
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
         let (mut free_objects, mut free_slabs) = (0, 0);
-        let (mut batched, mut operations_before) = ((0, 0), 0);
+        let (mut exchanges, mut operations_before) = (Exchanges::default(), 0);
         let usage = self.context.percpu.usage(self.array());
         stats.parked_objects = usage.level;
         for (node, of_node) in self.nodes().zip(&mut stats.barns) {
             let lists = node.lists.lock();
-            stats.alloc_slow += lists.counts.alloc_slow;
-            stats.free_slow += lists.counts.free_slow;
-            stats.slabs_allocated += lists.counts.slabs_allocated;
-            stats.slabs_freed += lists.counts.slabs_freed;
-            batched.0 += lists.counts.batched_in;
-            batched.1 += lists.counts.batched_out;
+            exchanges += lists.exchanges;
+            stats.slabs_allocated += lists.slabs_allocated;
+            stats.slabs_freed += lists.slabs_freed;
             operations_before += lists.operations_before;
             free_objects += lists.free_objects;
             free_slabs += lists.free_slabs;
@@ -34,11 +30,10 @@ impl<P: Arrays> SlabCache<'_, P> {
         for (_, aliens) in self.tables.aliens(self.cache.id()) {
             let (objects, frees) = aliens.counts();
             stats.parked_objects += objects;
-            stats.free_slow += frees;
+            exchanges.free_slow += frees;
         }
         let operations = usage.operations.saturating_sub(operations_before);
-        (stats.alloc_fast, stats.free_fast) =
-            arrays::pops_and_pushes(operations, usage.level, batched);
+        exchanges.fill(ArrayUse { operations, ..usage }, &mut stats);
         stats.total_slabs = stats.slabs_allocated - stats.slabs_freed;
         stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
         stats.active_objects = stats.total_objects.saturating_sub(free_objects);

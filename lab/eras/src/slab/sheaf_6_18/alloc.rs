@@ -1,8 +1,9 @@
 //! Allocation once `main` is empty.
 
-use super::cache::{View, count};
+use super::cache::View;
 use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
+use quarry_mm::slab::Count::*;
 use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object};
 
@@ -16,7 +17,7 @@ impl<P: Arrays> View<'_, P> {
         if self.capacity() > 0 {
             self.open_main();
             if let Some(object) = self.exchange_empty().or_else(|| self.refill()) {
-                count(&self.own.alloc_slow, 1);
+                self.own.counts.add(AllocSlow, 1);
                 return Some(object);
             }
             // Another task may have filled `main`, or this thread has moved to another CPU.
@@ -28,7 +29,7 @@ impl<P: Arrays> View<'_, P> {
         let taken = self.take_from_slabs(&mut object);
         // SAFETY: the slabs wrote the first `taken` elements.
         let object = *unsafe { written(&object, taken) }.first()?;
-        count(&self.own.alloc_slow, 1);
+        self.own.counts.add(AllocSlow, 1);
         Some(object)
     }
 
@@ -43,7 +44,7 @@ impl<P: Arrays> View<'_, P> {
         if !self.context.percpu.push_batch(self.array(), rest) {
             return None;
         }
-        count(&self.own.batched_in, rest.len());
+        self.own.counts.add(BatchedIn, rest.len());
         let object = *object;
         sheaf.clear();
         Some(object)
@@ -118,14 +119,14 @@ impl<P: Arrays> View<'_, P> {
         while capacity > 0 && taken < out.len() {
             let end = out.len().min(taken + capacity);
             if percpu.pop_batch(array, &mut out[taken..end]) {
-                count(&self.own.batched_out, end - taken);
-                count(&self.own.bulk_alloc_fast, end - taken);
+                self.own.counts.add(BatchedOut, end - taken);
+                self.own.counts.add(BulkAlloc, end - taken);
                 taken = end;
                 continue;
             }
             let next = percpu.pop(array).or_else(|| {
                 let object = self.exchange_empty();
-                count(&self.own.alloc_slow, usize::from(object.is_some()));
+                self.own.counts.add(AllocSlow, usize::from(object.is_some()));
                 object
             });
             let Some(object) = next else { break };
@@ -134,7 +135,7 @@ impl<P: Arrays> View<'_, P> {
         }
         if taken < out.len() {
             let more = self.take_from_slabs(&mut out[taken..]);
-            count(&self.own.alloc_slow, more);
+            self.own.counts.add(AllocSlow, more);
             taken += more;
         }
         taken

@@ -5,7 +5,9 @@ use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind, NodeId};
-use quarry_mm::slab::{BitmapSlabs, Cache, CacheIn, SlabContext, SlabsView, home};
+use quarry_mm::slab::{
+    ArrayCounts, BitmapSlabs, Cache, CacheIn, Count::BatchedOut, SlabContext, SlabsView, home,
+};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -68,22 +70,7 @@ pub(super) struct SheafCache {
     keep_empty: AtomicU32,
     /// Number of sheaves that the cache has taken from the pool and not given back.
     pub(super) sheaves: AtomicU64,
-    /// Numbers of allocations and frees that `main` did not serve.
-    pub(super) alloc_slow: AtomicU64,
-    pub(super) free_slow: AtomicU64,
-    /// Numbers of objects of bulk requests that left `main`, and that entered it, in batches.
-    pub(super) bulk_alloc_fast: AtomicU64,
-    pub(super) bulk_free_fast: AtomicU64,
-    /// Numbers of objects that entered arrays in batches, and that left them; `stats` needs both
-    /// to count single operations.
-    pub(super) batched_in: AtomicU64,
-    pub(super) batched_out: AtomicU64,
-    /// Number of operations that the arrays had counted for an earlier cache of the same number.
-    pub(super) operations_before: AtomicU64,
-}
-
-pub(super) fn count(counter: &AtomicU64, by: usize) {
-    counter.fetch_add(by as u64, Ordering::Relaxed);
+    pub(super) counts: ArrayCounts,
 }
 
 impl SheafCache {
@@ -95,13 +82,7 @@ impl SheafCache {
             capacity: AtomicU32::new(0),
             keep_empty: AtomicU32::new(0),
             sheaves: AtomicU64::new(0),
-            alloc_slow: AtomicU64::new(0),
-            free_slow: AtomicU64::new(0),
-            bulk_alloc_fast: AtomicU64::new(0),
-            bulk_free_fast: AtomicU64::new(0),
-            batched_in: AtomicU64::new(0),
-            batched_out: AtomicU64::new(0),
-            operations_before: AtomicU64::new(0),
+            counts: ArrayCounts::zero(),
         }
     }
 
@@ -118,26 +99,11 @@ impl SheafCache {
             // room.
             capacity = area.capacity(array);
         }
-        self.start(context.percpu.usage(array).operations);
+        self.counts.restart(context.percpu.usage(array).operations);
+        self.slabs.start();
         self.keep_empty.store(capacity::empty_slabs(cache.stride()), Ordering::Relaxed);
         self.capacity.store(capacity as u32, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Resets the counts. `operations` belong to an earlier cache of the same number.
-    fn start(&self, operations: u64) {
-        for counter in [
-            &self.alloc_slow,
-            &self.free_slow,
-            &self.bulk_alloc_fast,
-            &self.bulk_free_fast,
-            &self.batched_in,
-            &self.batched_out,
-        ] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        self.operations_before.store(operations, Ordering::Relaxed);
-        self.slabs.start();
     }
 
     pub(super) fn cpus(&self) -> &[Cpu] {
@@ -233,7 +199,7 @@ impl<'a, P: Arrays> View<'a, P> {
 
     pub(super) fn new_sheaf(&self) -> Option<Sheaf> {
         let sheaf = self.pool.take(self.context.metadata, self.capacity())?;
-        count(&self.own.sheaves, 1);
+        self.own.sheaves.fetch_add(1, Ordering::Relaxed);
         Some(sheaf)
     }
 
@@ -268,7 +234,7 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     pub(super) fn take_back(&self, objects: &[Object]) {
-        count(&self.own.batched_out, objects.len());
+        self.own.counts.add(BatchedOut, objects.len());
         self.to_slabs(objects);
         self.context.give_back_emptied();
     }
@@ -303,8 +269,8 @@ impl<'a, P: Arrays> View<'a, P> {
         self.slabs().trim(0);
     }
 
-    /// Checks the invariants of the cache.
-    pub(super) fn validate(&self) -> Result<(), Broken> {
+    /// Checks the invariants of the cache; returns the bytes of its empty slabs.
+    pub(super) fn validate(&self) -> Result<usize, Broken> {
         let check = Check::of("sheaves of a cache").at(self.cache.id().index() as u64);
         let mut sheaves = 0;
         for (_, cpu) in self.own.used_cpus() {

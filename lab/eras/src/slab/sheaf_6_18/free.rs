@@ -1,11 +1,12 @@
 //! Freeing once `main` is full.
 
 use super::barn::NotReplaced;
-use super::cache::{View, count};
+use super::cache::View;
 use super::capacity;
 use super::sheaf::Sheaf;
 use crate::slab::one_cache::is_stored;
 use core::mem::MaybeUninit;
+use quarry_mm::slab::Count::*;
 use quarry_mm::slab::{not_in_use, written};
 use quarry_sys::percpu::{Arrays, Object};
 
@@ -35,7 +36,7 @@ impl<P: Arrays> View<'_, P> {
                 return;
             }
         }
-        count(&self.own.free_slow, 1);
+        self.own.counts.add(FreeSlow, 1);
         self.to_slabs(&[object]);
     }
 
@@ -55,8 +56,8 @@ impl<P: Arrays> View<'_, P> {
             && self.evict_for(object, true)
             && self.context.percpu.push_batch(self.array(), &[object])
         {
-            count(&self.own.batched_in, 1);
-            count(&self.own.free_slow, 1);
+            self.own.counts.add(BatchedIn, 1);
+            self.own.counts.add(FreeSlow, 1);
             return true;
         }
         // `main` was not full, or another task has filled it again.
@@ -144,7 +145,7 @@ impl<P: Arrays> View<'_, P> {
         };
         // SAFETY: pop_batch writes all `capacity` elements if it succeeds.
         let moved = unsafe { sheaf.refill(take) };
-        count(&self.own.batched_out, moved);
+        self.own.counts.add(BatchedOut, moved);
         match moved {
             0 => Evicted::No,
             // A full array refuses before it looks for a duplicate on top.
@@ -163,7 +164,7 @@ impl<P: Arrays> View<'_, P> {
         if !percpu.pop_batch(self.array(), &mut main[..capacity]) {
             return Evicted::No;
         }
-        count(&self.own.batched_out, capacity);
+        self.own.counts.add(BatchedOut, capacity);
         // SAFETY: pop_batch wrote all `capacity` elements.
         let full = unsafe { written(&main, capacity) };
         if full.contains(&object) {
@@ -174,7 +175,7 @@ impl<P: Arrays> View<'_, P> {
             self.to_slabs(full);
             return Evicted::No;
         }
-        count(&self.own.batched_in, spare.len());
+        self.own.counts.add(BatchedIn, spare.len());
         let fill = |room: &mut [MaybeUninit<Object>]| {
             room[..capacity].copy_from_slice(&main[..capacity]);
             capacity
@@ -190,7 +191,7 @@ impl<P: Arrays> View<'_, P> {
         let mut evicted = Evicted::No;
         let mut buffer = [MaybeUninit::uninit(); FLUSH_BATCH];
         while self.context.percpu.pop_batch(self.array(), &mut buffer[..batch]) {
-            count(&self.own.batched_out, batch);
+            self.own.counts.add(BatchedOut, batch);
             // SAFETY: pop_batch wrote all `batch` elements.
             let objects = unsafe { written(&buffer, batch) };
             if objects.contains(&object) {
@@ -212,7 +213,7 @@ impl<P: Arrays> View<'_, P> {
             let (alike, others) = rest.split_at(rest.iter().take_while(is_alike).count());
             let left = if is_remote { alike } else { self.bulk_to_main(alike) };
             if !left.is_empty() {
-                count(&self.own.free_slow, left.len());
+                self.own.counts.add(FreeSlow, left.len());
                 self.to_slabs(left);
             }
             rest = others;
@@ -231,8 +232,8 @@ impl<P: Arrays> View<'_, P> {
             let level = percpu.area().slot_level(percpu.current(), array) as usize;
             let fits = capacity.saturating_sub(level).min(rest.len());
             if fits > 0 && percpu.push_batch(array, &rest[..fits]) {
-                count(&self.own.batched_in, fits);
-                count(&self.own.bulk_free_fast, fits);
+                self.own.counts.add(BatchedIn, fits);
+                self.own.counts.add(BulkFree, fits);
                 rest = &rest[fits..];
             } else if !self.evict_for(first, false) {
                 tries -= 1;

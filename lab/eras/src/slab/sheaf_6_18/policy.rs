@@ -1,6 +1,6 @@
 //! The policy, which passes the calls of a stack on to the cache that they concern.
 
-use super::cache::{SheafCache, View, count};
+use super::cache::{SheafCache, View};
 use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
@@ -8,8 +8,8 @@ use crate::slab::arrays;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BarnStats, BitmapSlabs, CacheId, CacheIn, CacheParams, Idle, MAX_CACHES, Occupancy, Reclaim,
-    SlabContext, SlabLayout, SlabPolicy, SlabStats,
+    BarnStats, BitmapSlabs, CacheId, CacheIn, CacheParams, Count::BatchedOut, Exchanges, Idle,
+    MAX_CACHES, Occupancy, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -63,8 +63,7 @@ impl<P: Arrays> View<'_, P> {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
         self.slabs().add_stats(&mut stats);
-        let mut usage = self.context.percpu.usage(self.array());
-        usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
+        let usage = self.context.percpu.usage(self.array());
         stats.parked_objects = usage.level;
         for (_, cpu) in own.used_cpus() {
             stats.parked_objects += cpu.spare.lock().as_ref().map_or(0, Sheaf::len) as u64;
@@ -75,14 +74,7 @@ impl<P: Arrays> View<'_, P> {
             stats.parked_objects += objects;
             stats.barn_lock += node.lock;
         }
-        let batched_in = own.batched_in.load(Ordering::Relaxed);
-        let batched_out = own.batched_out.load(Ordering::Relaxed);
-        let batched = (batched_in, batched_out);
-        let (pops, pushes) = arrays::pops_and_pushes(usage.operations, usage.level, batched);
-        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
-        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
-        stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
-        stats.free_slow = own.free_slow.load(Ordering::Relaxed);
+        own.counts.fill(usage, Exchanges::default(), &mut stats);
         stats
     }
 }
@@ -105,7 +97,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         let view = self.of(cache);
         arrays::is_on_top(cache.context.percpu, view.array(), object, |objects| {
-            count(&view.own.batched_out, objects.len());
+            view.own.counts.add(BatchedOut, objects.len());
             view.to_slabs(objects);
         })
     }
@@ -164,13 +156,10 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
-        let is_meant = |id: CacheId| match what {
-            Reclaim::Cache(cache) => cache.id() == id,
-            _ => true,
-        };
         if let Reclaim::Idle(idle) = what {
             return self.reclaim_idle(context, idle);
         }
+        let is_meant = |id| !matches!(what, Reclaim::Cache(only) if only.id() != id);
         let any = self.empty_slots(context, Idle { slots: &|_| false, caches: &is_meant });
         let caches = context.each_cache().filter(|cache| is_meant(cache.id()));
         caches.for_each(|cache| self.of(cache).empty_cache());
@@ -199,12 +188,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
         let mut empty = 0;
         for cache in context.each_cache() {
-            let view = self.of(cache);
-            view.validate()?;
-            let mut stats = SlabStats::default();
-            view.slabs().add_stats(&mut stats);
-            let slabs = stats.total_slabs - stats.active_slabs;
-            empty += slabs as usize * cache.order().bytes();
+            empty += self.of(cache).validate()?;
         }
         let check = Check::of("cache limits");
         check.equal(context.limits.empty() as u64, empty as u64, "empty = bytes of empty slabs")

@@ -73,7 +73,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let links = self.links();
         let scanned = nr.min(MAX_SCANNED);
         let mut seen = FreeCount::default();
-        let front = successors(list.first(), |slab| links.next(*slab).get());
+        let front = list.members(&links);
         let back = successors(list.last(), |slab| links.previous(*slab).get());
         let scanned_back = scanned as usize / 2;
         front

@@ -1,6 +1,7 @@
 //! Objects of other nodes.
 
-use super::machine::{Machine, on_cpu};
+use super::machine::Machine;
+use crate::slab::tests::on_cpu;
 use quarry_sys::percpu::{Arrays, Object};
 use std::vec::Vec;
 

@@ -1,7 +1,8 @@
 //! The reaper takes back what was not used for some seconds.
 
-use super::machine::{Machine, on_cpu};
+use super::machine::Machine;
 use super::{now_ns, set_now};
+use crate::slab::tests::on_cpu;
 use quarry_mm::slab::{Cache, Reclaim, SlabPolicy};
 use std::vec::Vec;
 

@@ -5,32 +5,13 @@ use crate::slab::one_cache::LIST;
 use crate::slab::slqb::cache::SlqbCache;
 use crate::slab::slqb::list::CacheList;
 use crate::slab::slqb::policy::Slqb;
-use quarry_mm::frame::Metadata;
-use quarry_mm::pcp::{PageAllocator, PageConfig};
-use quarry_mm::slab::{
-    Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
-    SlabPolicy, SlabSetup, SlabStats, create_cache,
-};
-use quarry_sys::os::FakeOs;
+use crate::slab::tests::{Machine, four_cpus, on_cpu};
+use quarry_mm::pcp::PageConfig;
+use quarry_mm::slab::{Cache, CacheId, Mechanisms, SlabContext, SlabPolicy, SlabSetup, SlabStats};
 use quarry_sys::percpu::{Lists, Object, SlotIndex, VirtualSlots};
-use std::cell::Cell;
-
-thread_local! {
-    static CPU: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Puts the calling thread on a virtual CPU.
-pub(super) fn on_cpu(cpu: u32) {
-    CPU.set(cpu);
-}
 
 pub(super) struct Bed<P: Lists = VirtualSlots> {
-    percpu: Box<P>,
-    pages: PageAllocator<Chosen>,
-    metadata: Metadata,
-    caches: CacheTable,
-    limits: CacheLimits,
-    policy: Slqb,
+    machine: Machine<P, Slqb>,
     /// The cache under test.
     id: CacheId,
 }
@@ -38,8 +19,7 @@ pub(super) struct Bed<P: Lists = VirtualSlots> {
 impl Bed {
     /// A cache of objects of `size` bytes on 4 virtual CPUs.
     pub(super) fn new(size: usize, config: &PageConfig<Chosen>) -> Self {
-        on_cpu(0);
-        Self::with(size, config, |percpu: &VirtualSlots| percpu.choice().declare(4, || CPU.get()))
+        Self::with(size, config, four_cpus)
     }
 
     /// Allocates `count` objects on a CPU.
@@ -58,58 +38,33 @@ impl Bed {
 impl<P: Lists> Bed<P> {
     /// A cache of objects of `size` bytes on slots that `declare` sets up.
     pub(super) fn with(size: usize, config: &PageConfig<Chosen>, declare: impl FnOnce(&P)) -> Self {
-        let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(4096)));
-        let percpu = Box::new(P::INERT);
-        declare(&percpu);
-        percpu.init(os).expect("the fake OS refuses nothing");
-        let slots = percpu.area().slots();
-        let mut bed = Self {
-            percpu,
-            pages: PageAllocator::build(os, config, slots).expect("the fake OS refuses nothing"),
-            metadata: Metadata::new(os),
-            caches: CacheTable::new(),
-            limits: CacheLimits::new(),
-            policy: <Slqb as SlabPolicy<P>>::NEW,
-            id: CacheId::new(1),
-        };
-        let params = CacheParams { size, align: 16 };
-        let cache =
-            create_cache(&bed.context(), &bed.policy, "test", &params, &CacheOptions::default());
-        let id = cache.map(Cache::id).expect("a cache");
-        bed.id = id;
-        bed
+        let setup = SlabSetup { declared_cpus: 4, mechanisms: Mechanisms::ALL };
+        let machine = Machine::build(config, setup, declare);
+        let id = machine.cache(size).id();
+        Self { machine, id }
     }
 
     pub(super) fn context(&self) -> SlabContext<'_, P> {
-        SlabContext {
-            percpu: &self.percpu,
-            zones: self.pages.zones(),
-            pages: &self.pages,
-            metadata: &self.metadata,
-            caches: &self.caches,
-            limits: &self.limits,
-            setup: &SlabSetup { declared_cpus: 4, mechanisms: Mechanisms::ALL },
-            emptied: Default::default(),
-        }
+        self.machine.context()
     }
 
     pub(super) fn cache(&self) -> &Cache {
-        self.caches.get(self.id).expect("created")
+        self.machine.caches.get(self.id).expect("created")
     }
 
     pub(super) fn policy(&self) -> &Slqb {
-        &self.policy
+        &self.machine.policy
     }
 
     /// Calls `look` with the cache as the policy's own files see it.
     pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, P>) -> R) -> R {
         let context = self.context();
-        look(&SlqbCache::of(&self.policy.tables, context.with(self.cache())))
+        look(&SlqbCache::of(&self.machine.policy.tables, context.with(self.cache())))
     }
 
     /// A CPU's part of the cache.
     pub(super) fn list(&self, cpu: u32) -> &CacheList {
-        let tables = self.policy.tables.get().expect("created");
+        let tables = self.machine.policy.tables.get().expect("created");
         tables.list(self.id, tables.of_slot(SlotIndex(cpu)))
     }
 
@@ -119,22 +74,22 @@ impl<P: Lists> Bed<P> {
     }
 
     pub(super) fn try_alloc(&self) -> Option<Object> {
-        Slqb::alloc_fast(&*self.percpu, self.id)
-            .or_else(|| self.policy.alloc_from_slabs(self.context().with(self.cache())))
+        Slqb::alloc_fast(&*self.machine.percpu, self.id)
+            .or_else(|| self.machine.policy.alloc_from_slabs(self.context().with(self.cache())))
     }
 
     /// Frees an object.
     pub(super) fn free_one(&self, object: Object) {
         // SAFETY: the tests free what they have allocated, once.
-        unsafe { self.policy.free_bulk(self.context().with(self.cache()), &[object]) };
+        unsafe { self.machine.policy.free_bulk(self.context().with(self.cache()), &[object]) };
     }
 
     pub(super) fn stats(&self) -> SlabStats {
-        self.policy.stats(self.context().with(self.cache()))
+        self.machine.stats(self.cache())
     }
 
     pub(super) fn validate(&self) {
-        assert_eq!(self.policy.validate(&self.context()), Ok(()));
+        self.machine.validate();
     }
 
     /// Times that the lock of a CPU's slabs was taken.
@@ -148,11 +103,6 @@ impl<P: Lists> Bed<P> {
 
     /// Shrinks the cache; then nothing may be left of it.
     pub(super) fn finish(&self) {
-        self.validate();
-        self.shrink();
-        self.validate();
-        let stats = self.stats();
-        assert_eq!((stats.total_slabs, stats.parked_objects), (0, 0), "{stats:?}");
-        assert_eq!(stats.allocs(), stats.frees(), "{stats:?}");
+        self.machine.finish();
     }
 }

@@ -1,8 +1,9 @@
 //! Two nodes: CPUs 0 and 1 are of node 0, 2 and 3 of node 1.
 
-use super::bed::{Bed, on_cpu};
+use super::bed::Bed;
 use crate::pages::Chosen;
 use crate::pages::tests::TINY;
+use crate::slab::tests::on_cpu;
 use quarry_mm::frame::NodeId;
 use quarry_mm::pcp::PageConfig;
 use quarry_sys::percpu::SlotIndex;

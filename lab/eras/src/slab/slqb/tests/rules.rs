@@ -1,8 +1,9 @@
 //! One test for each rule of the page `docs/policies/slqb.md`.
 
-use super::bed::{Bed, on_cpu};
+use super::bed::Bed;
 use crate::pages::tests::TINY;
 use crate::slab::freelist::Freelist;
+use crate::slab::tests::on_cpu;
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::pcp::PageConfig;
 use quarry_mm::slab::{CacheId, SlabPolicy};

@@ -1,8 +1,9 @@
 //! Trimming, on a clock that the tests set.
 
-use super::bed::{Bed, on_cpu};
+use super::bed::Bed;
 use crate::pages::tests::TINY;
 use crate::slab::slqb::trim::TRIM_NS;
+use crate::slab::tests::on_cpu;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
