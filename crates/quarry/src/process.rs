@@ -22,6 +22,7 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
 use quarry_sys::statm::anonymous_bytes;
+use quarry_sys::system_call::process_id;
 use quarry_sys::topology;
 
 pub use crate::instance::{ProcessConfig, STACK};
@@ -124,9 +125,8 @@ pub fn start() {
 #[must_use]
 pub fn is_of_quarry_run() -> bool {
     let pid = settings().run_pid;
-    // Only a process with the variable calls `getpid`.
-    // SAFETY: getpid has no preconditions.
-    pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
+    // Only a process with the variable makes the system call.
+    pid != 0 && pid == process_id()
 }
 
 /// Reads properties of the system that the C library's `malloc` does not read.

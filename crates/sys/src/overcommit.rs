@@ -5,16 +5,14 @@
 //! and 6.x). So with other allocators an absurdly large request fails; here it must fail, too.
 
 use crate::file::find_piece;
+use crate::system_call::filled;
 
 /// Returns the machine's bytes of memory and swap, or `None` if `sysinfo` fails. One system call.
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
-    // SAFETY: all zeroes is a valid sysinfo.
-    let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
-    // SAFETY: `info` is writable for the call.
-    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
-        return None;
-    }
+    // SAFETY: where the kernel succeeds, it has filled the structure.
+    let info = unsafe { filled(|info| libc::syscall(libc::SYS_sysinfo, info)) };
+    let info: libc::sysinfo = info.ok()?;
     let units = (info.totalram as usize).checked_add(info.totalswap as usize)?;
     units.checked_mul(info.mem_unit as usize)
 }
