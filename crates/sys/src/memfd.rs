@@ -124,12 +124,12 @@ fn limit_of(
 
 fn create(name: &CStr) -> OsResult<FileDescriptor> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is NUL-terminated and outlives the call.
-    let create = |flags: libc::c_uint| unsafe {
-        libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags)
+    let create = |flags: libc::c_uint| {
+        // SAFETY: the name is NUL-terminated and outlives the call.
+        opened(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) })
     };
-    opened(create(flags | MFD_NOEXEC_SEAL)).or_else(|error| match error {
-        OsError(libc::EINVAL) => opened(create(flags)),
+    create(flags | MFD_NOEXEC_SEAL).or_else(|error| match error {
+        OsError(libc::EINVAL) => create(flags),
         _ => Err(error),
     })
 }
