@@ -119,7 +119,7 @@ fn free(bed: &HeapBed, object: Object) {
 fn a_profile_without_tables_does_not_start() {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, &options_of_heap());
     free(&bed, alloc(&bed, 100));
-    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("no task is busy");
     assert!(!bed.stack.watch.0.is_on());
     assert!(bed.stack.fast.alloc(100).is_some(), "the fast path serves");
 }
