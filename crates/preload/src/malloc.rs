@@ -8,6 +8,7 @@ use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_mm::heap::LARGEST_REQUEST;
 use quarry_mm::stack::{Entry, Request};
 use quarry_sys::errno::KeepErrno;
+use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
@@ -245,21 +246,16 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
     0
 }
 
-fn page_size() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
 /// `size` bytes at a multiple of the page size.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
-    aligned(page_size(), size)
+    aligned(Linux.page_size(), size)
 }
 
 /// `size` bytes, rounded up to whole pages, at a multiple of the page size.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    let page = page_size();
+    let page = Linux.page_size();
     match size.checked_next_multiple_of(page) {
         Some(bytes) => aligned(page, bytes),
         None => out_of_memory(),

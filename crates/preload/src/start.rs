@@ -7,6 +7,7 @@
 
 use crate::front;
 use quarry_sys::report::warn;
+use quarry_sys::system_call::checked;
 
 /// Runs before the program's own constructors, because the library is loaded before it.
 extern "C" fn at_start() {
@@ -34,9 +35,10 @@ static AT_START: extern "C" fn() = at_start;
 
 /// The path of the program, truncated to the buffer.
 fn executable(buffer: &mut [u8; 256]) -> &str {
-    let link = c"/proc/self/exe";
+    let (link, start, bytes) = (c"/proc/self/exe".as_ptr(), buffer.as_mut_ptr(), buffer.len());
     // SAFETY: the path is NUL-terminated, and the buffer writable for its length.
-    let length = unsafe { libc::readlink(link.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
-    let path = usize::try_from(length).ok().and_then(|length| buffer.get(..length));
+    let length =
+        checked(unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link, start, bytes) });
+    let path = length.ok().and_then(|length| buffer.get(..length));
     path.and_then(|path| core::str::from_utf8(path).ok()).unwrap_or("this program")
 }

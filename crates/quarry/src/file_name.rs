@@ -1,13 +1,13 @@
 //! The name of a file for statistics or a heap profile; in it `%p` means the process id, `%%` a %.
 //! Another user may have created something under that name, so only regular files are opened.
 
-use crate::error::OsError;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
-use core::mem::MaybeUninit;
-use quarry_sys::file_descriptor::FileDescriptor;
+use quarry_sys::errno::OsResult;
+use quarry_sys::file_descriptor::{FileDescriptor, status};
 use quarry_sys::report::Line;
+use quarry_sys::system_call::process_id;
 
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
 pub(crate) const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
@@ -103,8 +103,8 @@ impl FileName {
     /// Same as [`given`](Self::given).
     pub(crate) unsafe fn expanded(&self) -> Expanded {
         let mut line = Line::default();
-        // SAFETY: the caller's promise is passed on; getpid has no preconditions.
-        let (name, process) = unsafe { (self.given(), libc::getpid()) };
+        // SAFETY: the caller's promise is passed on.
+        let (name, process) = (unsafe { self.given() }, process_id());
         // `set` has checked the name.
         let _ = each_piece(name, |piece| {
             let _ = match piece {
@@ -117,12 +117,6 @@ impl FileName {
     }
 }
 
-pub(crate) fn status_of(descriptor: c_int) -> Option<libc::stat> {
-    let mut status = MaybeUninit::uninit();
-    // SAFETY: fstat fills `status` if it succeeds, and `status` is read only then.
-    unsafe { (libc::fstat(descriptor, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
-}
-
 /// Opens a file for writing, or makes it; `None` if it is not regular.
 ///
 /// # Errors
@@ -131,23 +125,12 @@ pub(crate) fn open_regular(
     name: &CStr,
     flags: c_int,
     mode: c_int,
-) -> Result<Option<FileDescriptor>, OsError> {
-    let access = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
+) -> OsResult<Option<FileDescriptor>> {
+    let access = libc::O_WRONLY | libc::O_CREAT;
     // Without these flags, the call would block at a pipe without a reader, and follow a link.
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-    // A bare system call: the C library's function is a cancellation point, and this may run at the
-    // end of a program's `malloc`.
-    // SAFETY: the name is NUL-terminated and outlives the call.
-    let number = unsafe {
-        let (at, name) = (libc::AT_FDCWD, name.as_ptr());
-        libc::syscall(libc::SYS_openat, at, name, access | wary | flags, mode)
-    } as c_int;
-    if number < 0 {
-        return Err(OsError::last());
-    }
-    // SAFETY: we opened it, and no other code knows it.
-    let file = unsafe { FileDescriptor::owned(number) };
-    let status = status_of(number);
-    let is_regular = status.is_some_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
+    let file = FileDescriptor::open(name, access | wary | flags, mode)?;
+    let status = status(file.number());
+    let is_regular = status.is_ok_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
     Ok(is_regular.then_some(file))
 }

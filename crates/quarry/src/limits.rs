@@ -43,11 +43,6 @@ const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine at the start.
 static MACHINE: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// `YES` if the kernel refuses requests above [`MACHINE`]; see [`is_guessing`].
-static GUESSING: AtomicU32 = AtomicU32::new(UNKNOWN);
-const UNKNOWN: u32 = 0;
-const NO: u32 = 1;
-const YES: u32 = 2;
 
 /// Time of the last look, by the monotonic clock.
 static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
@@ -77,17 +72,7 @@ pub(crate) fn ask_machine() {
 /// Returns whether the kernel would refuse a request of `size` bytes by its size alone. O(1).
 #[inline]
 pub(crate) fn is_beyond_machine(size: usize) -> bool {
-    size > MACHINE.load(Relaxed) && is_guessing()
-}
-
-/// Returns whether the kernel refuses requests by size; reads its setting at the first call.
-#[cold]
-fn is_guessing() -> bool {
-    if GUESSING.load(Relaxed) == UNKNOWN {
-        let is_guessing = own_stack::run(overcommit::is_guessing);
-        GUESSING.store(if is_guessing { YES } else { NO }, Relaxed);
-    }
-    GUESSING.load(Relaxed) == YES
+    size > MACHINE.load(Relaxed) && overcommit::is_guessing()
 }
 
 /// Sets the program's own limit in bytes, in place of the option. Memory in use stays in use.

@@ -22,6 +22,7 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
 use quarry_sys::statm::anonymous_bytes;
+use quarry_sys::system_call::process_id;
 use quarry_sys::topology;
 
 pub use crate::instance::{ProcessConfig, STACK};
@@ -124,9 +125,8 @@ pub fn start() {
 #[must_use]
 pub fn is_of_quarry_run() -> bool {
     let pid = settings().run_pid;
-    // Only a process with the variable calls `getpid`.
-    // SAFETY: getpid has no preconditions.
-    pid != 0 && pid == unsafe { libc::getpid() }.unsigned_abs()
+    // Only a process with the variable makes the system call.
+    pid != 0 && pid == process_id()
 }
 
 /// Reads properties of the system that the C library's `malloc` does not read.
@@ -341,21 +341,30 @@ pub fn heap_use() -> HeapUse {
 
 /// Runs `request` of `size` bytes if the instance serves, and repeats it if that may help.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
+    slow_path(size, &request, |object| object.or_else(|| serve_again(size, &request)))?
+}
+
+/// Runs `work` of about `size` bytes as one slow path of the instance, if it serves.
+pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T> {
+    slow_path(size, work, |done| done)
+}
+
+/// Runs `work` inside the gate, and `then` with its result outside, if the instance serves.
+#[inline(always)]
+fn slow_path<T>(size: usize, work: impl FnOnce() -> T, then: impl FnOnce(T) -> T) -> Option<T> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
         return None;
     }
     let inside = gate::enter();
     limits::before(size);
-    let mut object = request();
+    let done = work();
     // Leaves the gate: a fork must not wait for a thread that waits for another, or starts one.
     drop(inside);
-    if object.is_none() {
-        object = serve_again(size, &request);
-    }
+    let done = then(done);
     background::start_while_allocating();
     record::publish_if_due();
-    object
+    Some(done)
 }
 
 /// Runs `request` again: first if the control group has room now, then after the slots of other
@@ -383,21 +392,6 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
         <Cache as CachedPages>::note_refusal(&STACK, size.div_ceil(FRAME_BYTES));
     }
     object
-}
-
-/// Runs `work` of about `size` bytes as one slow path of the instance, if it serves.
-pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T> {
-    let _errno = KeepErrno::new();
-    if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
-        return None;
-    }
-    let inside = gate::enter();
-    limits::before(size);
-    let done = work();
-    drop(inside);
-    background::start_while_allocating();
-    record::publish_if_due();
-    Some(done)
 }
 
 /// Runs `work` that frees memory as one slow path of the instance, which is ready.

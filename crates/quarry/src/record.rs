@@ -30,6 +30,7 @@ use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 use quarry_sys::seccomp;
+use quarry_sys::system_call::process_id;
 
 /// Time from one publication to the next: 100 ms. A publication takes some ten thousandths of this.
 const INTERVAL_NS: u64 = 100_000_000;
@@ -51,7 +52,7 @@ static PUBLISHER: Publisher = Publisher::new();
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// Time of the next publication, by the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
-/// The result of `getpid` at the start of the process. A child of `vfork` shares its parent's
+/// The number of the process at its start. A child of `vfork` shares its parent's
 /// memory, and so the parent's record: the child must not publish under its own pid.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
@@ -111,7 +112,7 @@ fn make(least_descriptor: i32) -> bool {
 fn make_if_awaited() {
     let _inside = gate::enter();
     // A child of `vfork` shares its parent's memory, but not its new descriptors.
-    if pid() == PID.load(Relaxed)
+    if process_id() == PID.load(Relaxed)
         && IS_AWAITED.swap(false, Relaxed)
         && seccomp::is_unfiltered()
         && make(LATE_DESCRIPTOR)
@@ -128,14 +129,8 @@ pub(crate) fn wish() {
     NEXT_NS.store(0, Relaxed);
 }
 
-fn pid() -> u32 {
-    // `getpid` is on a page of the C library that a starting process does not use otherwise.
-    // SAFETY: getpid has no preconditions.
-    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
-}
-
 fn note_pid() {
-    PID.store(pid(), Relaxed);
+    PID.store(process_id(), Relaxed);
 }
 
 /// Returns whether the background thread should publish all the time. False until the object is

@@ -17,6 +17,7 @@ use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
+use quarry_sys::system_call::filled;
 
 /// The handler works only on an alternate stack of at least this many bytes. The work takes 20 KiB,
 /// and the kernel up to 11 KiB more for registers (AVX-512 and AMX).
@@ -70,12 +71,10 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
 
 /// Returns whether the handler's stack is large enough, as far as the kernel reports it.
 fn has_room() -> bool {
-    let mut stack = MaybeUninit::<libc::stack_t>::uninit();
-    // SAFETY: the call fills `stack` if it succeeds, and `stack` is read only then.
-    unsafe {
-        libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) == 0 && {
-            let stack = stack.assume_init();
-            stack.ss_flags & libc::SS_ONSTACK == 0 || stack.ss_size >= LEAST_STACK
-        }
-    }
+    let unchanged = core::ptr::null::<libc::stack_t>();
+    // SAFETY: where the kernel succeeds, it has filled the structure.
+    let stack = unsafe { filled(|stack| libc::syscall(libc::SYS_sigaltstack, unchanged, stack)) };
+    stack.is_ok_and(|stack: libc::stack_t| {
+        stack.ss_flags & libc::SS_ONSTACK == 0 || stack.ss_size >= LEAST_STACK
+    })
 }

@@ -6,16 +6,16 @@
 //! cannot be written, it reports that then, because a user should not learn it after hours.
 
 use crate::error::OsError;
-use crate::file_name::{FILE_NAME_BYTES, FileName, open_regular, status_of};
+use crate::file_name::{FILE_NAME_BYTES, FileName, open_regular};
 use crate::written::{Format, write_stats};
 use core::ffi::{CStr, c_int};
-use core::mem::MaybeUninit;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno;
-use quarry_sys::file_descriptor::FileDescriptor;
+use quarry_sys::file_descriptor::{FileDescriptor, duplicate, status};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
+use quarry_sys::system_call::{checked, filled};
 
 const NOWHERE: u32 = 0;
 const STANDARD_ERROR: u32 = 1;
@@ -80,16 +80,15 @@ pub(crate) fn prepare(value: &str) {
         },
     };
     if target != NOWHERE
-        && let Some(status) = status_of(libc::STDERR_FILENO)
+        && let Ok(status) = status(libc::STDERR_FILENO)
     {
         DEVICE.store(status.st_dev, Ordering::Relaxed);
         INODE.store(status.st_ino, Ordering::Relaxed);
     }
     if target != NOWHERE {
-        // SAFETY: duplicating a descriptor touches no memory; a failure leaves the original.
-        let copy = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, COPY_FROM) };
-        if copy >= 0 {
-            COPY.store(copy as u32, Ordering::Relaxed);
+        // A failure leaves the original.
+        if let Ok(copy) = duplicate(libc::STDERR_FILENO, COPY_FROM) {
+            COPY.store(copy.leave_open() as u32, Ordering::Relaxed);
         }
     }
     // Skipped if the process is confined: the C library's malloc would not access a file.
@@ -142,25 +141,23 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
 
 /// Checks that a file can be written, as far as that shows without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
-    let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the name is NUL-terminated; `status` is read only if lstat has filled it.
-    let kind = unsafe {
-        let is_there = libc::lstat(name.as_ptr(), status.as_mut_ptr()) == 0;
-        is_there.then(|| status.assume_init().st_mode & libc::S_IFMT)
+    let (call, at, path) = (libc::SYS_newfstatat, libc::AT_FDCWD, name.as_ptr());
+    // SAFETY: the name is NUL-terminated; where the kernel succeeds, it has filled the structure.
+    let status = unsafe {
+        filled(|status| libc::syscall(call, at, path, status, libc::AT_SYMLINK_NOFOLLOW))
     };
-    match kind {
-        Some(libc::S_IFREG) => is_allowed(name, libc::W_OK),
-        Some(_) => Err(Refusal::NotRegular),
-        None => is_allowed(folder_of(name, &mut [0; FILE_NAME_BYTES]), libc::W_OK | libc::X_OK),
+    match status.map(|status: libc::stat| status.st_mode & libc::S_IFMT) {
+        Ok(libc::S_IFREG) => is_allowed(name, libc::W_OK),
+        Ok(_) => Err(Refusal::NotRegular),
+        Err(_) => is_allowed(folder_of(name, &mut [0; FILE_NAME_BYTES]), libc::W_OK | libc::X_OK),
     }
 }
 
 fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
-    // SAFETY: the name is NUL-terminated; a failure sets this thread's errno.
-    match unsafe { libc::access(name.as_ptr(), access) } {
-        0 => Ok(()),
-        _ => Err(Refusal::CannotOpen(errno::last())),
-    }
+    let (call, at, path) = (libc::SYS_faccessat, libc::AT_FDCWD, name.as_ptr());
+    // SAFETY: the name is NUL-terminated.
+    let answer = checked(unsafe { libc::syscall(call, at, path, access) });
+    answer.map(drop).map_err(|error| Refusal::CannotOpen(error.0))
 }
 
 fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
@@ -178,7 +175,7 @@ fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr
 /// A descriptor that refers to the same standard error as at the start of the process.
 fn standard_error() -> Option<c_int> {
     let is_the_same = |descriptor: &c_int| {
-        status_of(*descriptor).is_some_and(|status| {
+        status(*descriptor).is_ok_and(|status| {
             status.st_dev == DEVICE.load(Ordering::Relaxed)
                 && status.st_ino == INODE.load(Ordering::Relaxed)
         })

@@ -14,6 +14,7 @@ use quarry_sys::errno;
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::FdWriter;
+use quarry_sys::system_call::process_id;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -29,8 +30,7 @@ unsafe extern "C" {
 /// The name and the number of the process.
 pub(crate) fn process() -> (&'static CStr, u32) {
     // SAFETY: glibc sets the short name, which ends with a NUL, before any constructor runs.
-    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
-    (name, pid.unsigned_abs())
+    (unsafe { CStr::from_ptr(program_invocation_short_name) }, process_id())
 }
 
 /// Writes the statistics to a file descriptor; after a failure, `errno` has the reason.

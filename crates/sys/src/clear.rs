@@ -48,23 +48,16 @@ unsafe fn clear_pages(start: NonNull<u8>, bytes: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod wide {
-    use crate::primitive::{AtomicU32, Ordering};
+    use crate::known::Known;
     use core::arch::asm;
 
     const LINE: usize = 64;
     const ROUND: usize = 128;
 
-    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
-    const UNKNOWN: u32 = 0;
-    const IMPOSSIBLE: u32 = 1;
-    const POSSIBLE: u32 = 2;
-
     #[inline]
     pub(super) fn is_possible() -> bool {
-        match KNOWN.load(Ordering::Relaxed) {
-            UNKNOWN => look(),
-            known => known == POSSIBLE,
-        }
+        static KNOWN: Known = Known::new();
+        KNOWN.is_true(look)
     }
 
     /// Returns whether the CPU has AVX2 and the system saves its state (Intel SDM 1, 14.3, 14.7).
@@ -74,21 +67,18 @@ mod wide {
         const AVX2: u32 = 1 << 5;
         const SSE_AND_AVX_STATE: u32 = 0b110;
         let has = |word: u32, bits: u32| word & bits == bits;
-        let possible =
-            cpuid(0).eax >= 7 && has(cpuid(1).ecx, OSXSAVE_AND_AVX) && has(cpuid(7).ebx, AVX2) && {
-                let state: u32;
-                // SAFETY: OSXSAVE allows XGETBV; register 0 always exists.
-                unsafe {
-                    asm!(
-                        "xgetbv",
-                        in("ecx") 0, out("eax") state, out("edx") _,
-                        options(nomem, nostack)
-                    );
-                }
-                has(state, SSE_AND_AVX_STATE)
-            };
-        KNOWN.store(if possible { POSSIBLE } else { IMPOSSIBLE }, Ordering::Relaxed);
-        possible
+        cpuid(0).eax >= 7 && has(cpuid(1).ecx, OSXSAVE_AND_AVX) && has(cpuid(7).ebx, AVX2) && {
+            let state: u32;
+            // SAFETY: OSXSAVE allows XGETBV; register 0 always exists.
+            unsafe {
+                asm!(
+                    "xgetbv",
+                    in("ecx") 0, out("eax") state, out("edx") _,
+                    options(nomem, nostack)
+                );
+            }
+            has(state, SSE_AND_AVX_STATE)
+        }
     }
 
     struct Cpuid {

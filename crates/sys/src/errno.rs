@@ -83,12 +83,6 @@ impl KeepErrno {
     }
 }
 
-impl Default for KeepErrno {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Drop for KeepErrno {
     fn drop(&mut self) {
         set(self.0);

@@ -1,10 +1,7 @@
 //! Reads lines or fields of small files of `/proc` and `/sys` without allocating.
-//!
-//! The module makes bare system calls: libc's `open`, `read` and `close` are cancellation points,
-//! where a cancelled thread would end while it holds locks of the allocator.
 
-use crate::errno::{OsError, OsResult};
-use crate::file_descriptor::{FileDescriptor, opened};
+use crate::errno::OsResult;
+use crate::file_descriptor::FileDescriptor;
 use core::ffi::CStr;
 
 /// Bytes of the longest piece passed to a caller; longer pieces are left out. The buffer is on the
@@ -41,12 +38,12 @@ pub fn try_find_piece<R>(
 /// Calls `ends` with each piece until it returns true; a `dyn`, because generic copies are large.
 #[inline(never)]
 fn visit_pieces(path: &CStr, separator: u8, ends: &mut dyn FnMut(&[u8]) -> bool) -> OsResult<()> {
-    let file = open(path)?;
+    let file = FileDescriptor::open(path, libc::O_RDONLY, 0)?;
     let mut buffer = [0; PIECE_BYTES];
     let mut held = 0;
     let mut is_rest_of_long_piece = false;
     loop {
-        let got = read(&file, &mut buffer[held..])?;
+        let got = file.read(&mut buffer[held..])?;
         if got == 0 {
             if held > 0 && !is_rest_of_long_piece {
                 ends(&buffer[..held]);
@@ -70,22 +67,10 @@ fn visit_pieces(path: &CStr, separator: u8, ends: &mut dyn FnMut(&[u8]) -> bool)
     }
 }
 
-fn open(path: &CStr) -> OsResult<FileDescriptor> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    opened(unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) })
-}
-
-fn read(file: &FileDescriptor, buffer: &mut [u8]) -> OsResult<usize> {
-    let (start, bytes) = (buffer.as_mut_ptr(), buffer.len());
-    // SAFETY: the descriptor is ours; the kernel writes at most `bytes` bytes.
-    let got = unsafe { libc::syscall(libc::SYS_read, file.number(), start, bytes) };
-    usize::try_from(got).map_err(|_| OsError::last())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errno::OsError;
     use std::ffi::CString;
 
     /// Returns the pieces that `find_piece` finds in a file with these contents.

@@ -1,9 +1,10 @@
-//! Open files by descriptor: positioned reads and writes of several pieces, size, sync.
+//! Open files by descriptor: reads and writes, also positioned ones of several pieces; size, sync.
 //!
-//! The module makes bare system calls: libc's are cancellation points, where a cancelled thread
-//! would end and leave pages latched. The module repeats interrupted and continues short calls.
+//! The module repeats interrupted and continues short calls.
 
 use crate::errno::{OsError, OsResult};
+use crate::system_call::{checked, filled, repeated};
+use core::ffi::{CStr, c_int, c_long};
 
 /// Maximum number of pieces in a system call; the kernel takes 1,024 (`UIO_MAXIOV`, Linux 2.2).
 const PIECES: usize = 64;
@@ -53,10 +54,28 @@ impl FileDescriptor {
         Self { number, is_owned: false }
     }
 
+    /// Opens a file, which programs that this one executes do not inherit.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn open(path: &CStr, flags: c_int, mode: c_int) -> OsResult<Self> {
+        let (at, path, flags) = (libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC);
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        opened(unsafe { libc::syscall(libc::SYS_openat, at, path, flags, mode) })
+    }
+
     /// The number of the descriptor.
     #[must_use]
     pub const fn number(&self) -> i32 {
         self.number
+    }
+
+    /// Gives up the ownership of the descriptor, which stays open; returns its number.
+    #[must_use]
+    pub const fn leave_open(self) -> i32 {
+        let number = self.number;
+        core::mem::forget(self);
+        number
     }
 
     /// Bytes of the file.
@@ -64,15 +83,7 @@ impl FileDescriptor {
     /// # Errors
     /// The error of the system call.
     pub fn size(&self) -> OsResult<u64> {
-        let mut found = core::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the kernel fills the structure where it succeeds.
-        let size = unsafe {
-            if libc::fstat(self.number, found.as_mut_ptr()) != 0 {
-                return Err(OsError::last());
-            }
-            found.assume_init_ref().st_size
-        };
-        Ok(u64::try_from(size).unwrap_or(0))
+        Ok(u64::try_from(status(self.number)?.st_size).unwrap_or(0))
     }
 
     /// Sets the length of the file.
@@ -91,6 +102,16 @@ impl FileDescriptor {
     pub fn sync(&self) -> OsResult<()> {
         // SAFETY: takes a number only.
         repeated(|| unsafe { libc::syscall(libc::SYS_fdatasync, self.number) }).map(drop)
+    }
+
+    /// Reads from the position of the file; returns 0 at its end.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
+        let (start, bytes) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: the kernel writes at most `bytes` bytes.
+        repeated(|| unsafe { libc::syscall(libc::SYS_read, self.number, start, bytes) })
     }
 
     /// Fills pieces, one after the other, with the bytes from `offset` on. Stops early only at the
@@ -117,7 +138,7 @@ impl FileDescriptor {
     /// `rest` returns vectors of the bytes after those that are moved already.
     fn transfer(
         &self,
-        call: libc::c_long,
+        call: c_long,
         offset: u64,
         mut rest: impl FnMut(usize) -> Vectors,
     ) -> Transfer {
@@ -136,7 +157,7 @@ impl FileDescriptor {
                 repeated(|| unsafe { libc::syscall(call, self.number, first, count, at, 0) });
             match moved {
                 Ok(0) => return Transfer { bytes, error: None },
-                Ok(moved) => bytes += moved as usize,
+                Ok(moved) => bytes += moved,
                 Err(error) => return Transfer { bytes, error: Some(error) },
             }
         }
@@ -179,26 +200,50 @@ impl Vectors {
 }
 
 /// Returns the descriptor that a system call has opened, or the call's error.
-pub(crate) fn opened(number: libc::c_long) -> OsResult<FileDescriptor> {
-    if number < 0 {
-        return Err(OsError::last());
-    }
+pub(crate) fn opened(result: c_long) -> OsResult<FileDescriptor> {
     // SAFETY: only the caller knows the new descriptor.
-    Ok(unsafe { FileDescriptor::owned(number as i32) })
+    checked(result).map(|number| unsafe { FileDescriptor::owned(number as i32) })
 }
 
-/// Makes a system call, and repeats it after each signal that interrupts it.
-fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
-    loop {
-        let result = call();
-        if result >= 0 {
-            return Ok(result);
-        }
-        match OsError::last() {
-            OsError(libc::EINTR) => {}
-            error => return Err(error),
+/// Opens the file of a descriptor a second time, with the lowest free number from `least` on.
+/// Programs that this one executes do not inherit it.
+///
+/// # Errors
+/// The error of the system call.
+pub fn duplicate(number: i32, least: i32) -> OsResult<FileDescriptor> {
+    let command = libc::F_DUPFD_CLOEXEC;
+    // SAFETY: takes numbers only.
+    opened(unsafe { libc::syscall(libc::SYS_fcntl, number, command, least) })
+}
+
+/// The status of an open file.
+///
+/// # Errors
+/// The error of the system call.
+pub fn status(number: i32) -> OsResult<libc::stat> {
+    // SAFETY: where the kernel succeeds, it has filled the structure.
+    unsafe { filled(|status: *mut libc::stat| libc::syscall(libc::SYS_fstat, number, status)) }
+}
+
+/// Writes to a descriptor, at the position of its file.
+///
+/// # Errors
+/// The error of the system call that moved no bytes.
+///
+/// # Safety
+/// The `bytes` from `start` on are readable. Other threads may write them meanwhile.
+pub unsafe fn write_all(number: i32, mut start: *const u8, mut bytes: usize) -> OsResult<()> {
+    while bytes > 0 {
+        // SAFETY: the caller's promise; the kernel copies the bytes.
+        match repeated(|| unsafe { libc::syscall(libc::SYS_write, number, start, bytes) })? {
+            0 => return Err(OsError(libc::EIO)),
+            written => {
+                start = start.wrapping_add(written);
+                bytes -= written;
+            }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -279,12 +279,6 @@ impl Gate {
     }
 }
 
-impl Default for Gate {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Entered<'_> {
     #[inline]
     fn leave(&self) {

@@ -131,12 +131,6 @@ impl<T: Copy, const N: usize> Hooks<T, N> {
     }
 }
 
-impl<T: Copy, const N: usize> Default for Hooks<T, N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T> Place<T> {
     fn moves(&self, from: u32, to: u32) -> bool {
         self.word.compare_exchange(from, to, AcqRel, Relaxed).is_ok()

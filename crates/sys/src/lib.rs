@@ -9,11 +9,11 @@
 //!
 //! Nothing here allocates through the global allocator.
 //!
-//! Order of the modules, each using only those before it: `counters`, `errno`, `glibc`;
-//! `primitive`; `known`; `confined`, `own_stack`, `report`; `local`, `object`; `random`, `clock`,
-//! `clear`, `file`, `file_descriptor`, `memfd`, `peek`, `record_page`, `seccomp`; `lock`, `gate`,
-//! `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`; on their own, `prefetch`
-//! and `send_descriptor`.
+//! Order of the modules, each using only those before it: `counters`, `errno`, `glibc`,
+//! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
+//! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
+//! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
+//! `statm`; `percpu`; on its own, `prefetch`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -49,5 +49,6 @@ pub mod report;
 pub mod seccomp;
 pub mod send_descriptor;
 pub mod statm;
+pub mod system_call;
 pub mod topology;
 pub mod unwind;

@@ -1,8 +1,9 @@
 //! Memory that other processes of the same user can read: a sealed memfd.
 
 use crate::errno::{OsError, OsResult};
-use crate::file_descriptor::{FileDescriptor, opened};
+use crate::file_descriptor::{FileDescriptor, duplicate, opened};
 use crate::glibc::is_single_threaded;
+use crate::system_call::{filled, mapped};
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
@@ -58,8 +59,7 @@ pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> 
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the mapping is the caller's (its promise).
-    let raw = unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) };
-    if raw == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
+    mapped(unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) }).map(drop)
 }
 
 /// # Safety
@@ -78,40 +78,31 @@ unsafe fn map_sealed_at(
     low.set_size(bytes as u64)?;
     let kept = match keep_beyond_limit(&low, least) {
         Some(kept) => kept,
-        None => keep(&low, least)?,
+        None => duplicate(low.number(), least)?,
     };
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
     // SAFETY: maps a file that no other code knows; replaces nothing, or the caller's range.
-    let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.number(), 0) };
-    if raw == libc::MAP_FAILED {
-        return Err(OsError::last());
-    }
+    let memory = mapped(unsafe { libc::mmap(at, bytes, protection, flags, kept.number(), 0) })?;
     seal(&kept);
-    let number = kept.number();
-    core::mem::forget(kept);
-    Ok((NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))?, number))
+    Ok((memory, kept.leave_open()))
 }
 
-fn keep(low: &FileDescriptor, least: i32) -> OsResult<FileDescriptor> {
-    // SAFETY: duplicating a descriptor touches no memory.
-    opened(unsafe { libc::fcntl(low.number(), libc::F_DUPFD_CLOEXEC, least) }.into())
-}
-
-/// [`keep`] with a number that no call of the program can return: the limit of open files, which
-/// this raises by one for a moment. `None` where the system refuses, where another thread could see
-/// the raised limit, or where the number would enlarge the kernel's table, which each fork copies.
+/// [`duplicate`] with a number that no call of the program can return: the limit of open files,
+/// which this raises by one for a moment. `None` where the system refuses, where another thread
+/// could see the raised limit, or where the number would enlarge the kernel's table, which each
+/// fork copies.
 fn keep_beyond_limit(low: &FileDescriptor, least: i32) -> Option<FileDescriptor> {
     if !is_single_threaded() {
         return None;
     }
-    let limit = limit_of(libc::RLIMIT_NOFILE, None)?;
+    let limit = limit_of(libc::RLIMIT_NOFILE, None).ok()?;
     let number = i32::try_from(limit.rlim_cur).ok().filter(|number| *number <= MOST_LIMIT)?;
     let least = number.max(least);
     let raised = libc::rlimit { rlim_cur: least as u64 + 1, ..limit };
-    limit_of(libc::RLIMIT_NOFILE, Some(&raised))?;
-    let kept = keep(low, least);
+    limit_of(libc::RLIMIT_NOFILE, Some(&raised)).ok()?;
+    let kept = duplicate(low.number(), least);
     let _ = limit_of(libc::RLIMIT_NOFILE, Some(&limit));
     kept.ok()
 }
@@ -120,24 +111,25 @@ fn file_size_limit() -> u64 {
     limit_of(libc::RLIMIT_FSIZE, None).map_or(0, |limit| limit.rlim_cur)
 }
 
-/// Returns a resource limit of the process, and sets it to `new` if given; `None` on an error.
-fn limit_of(resource: impl Into<libc::c_long>, new: Option<&libc::rlimit>) -> Option<libc::rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+/// Returns a resource limit of the process, and sets it to `new` if given.
+fn limit_of(
+    resource: impl Into<libc::c_long>,
+    new: Option<&libc::rlimit>,
+) -> OsResult<libc::rlimit> {
     let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
     let (own, resource) = (0, resource.into());
-    // SAFETY: `new` is null or readable, and `limit` writable for the call.
-    let result = unsafe { libc::syscall(libc::SYS_prlimit64, own, resource, new, &raw mut limit) };
-    (result == 0).then_some(limit)
+    // SAFETY: `new` is null or readable for the call, which fills the limit if it succeeds.
+    unsafe { filled(|limit| libc::syscall(libc::SYS_prlimit64, own, resource, new, limit)) }
 }
 
 fn create(name: &CStr) -> OsResult<FileDescriptor> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is NUL-terminated and outlives the call.
-    let create = |flags: libc::c_uint| unsafe {
-        libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags)
+    let create = |flags: libc::c_uint| {
+        // SAFETY: the name is NUL-terminated and outlives the call.
+        opened(unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags) })
     };
-    opened(create(flags | MFD_NOEXEC_SEAL)).or_else(|error| match error {
-        OsError(libc::EINVAL) => opened(create(flags)),
+    create(flags | MFD_NOEXEC_SEAL).or_else(|error| match error {
+        OsError(libc::EINVAL) => create(flags),
         _ => Err(error),
     })
 }
@@ -145,9 +137,9 @@ fn create(name: &CStr) -> OsResult<FileDescriptor> {
 /// Errors are ignored: a memfd without seals serves as well, because only Quarry writes it.
 fn seal(memfd: &FileDescriptor) {
     let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    let (call, command) = (libc::SYS_fcntl, libc::F_ADD_SEALS);
     // SAFETY: takes numbers only.
-    let add =
-        |seals: libc::c_int| unsafe { libc::fcntl(memfd.number(), libc::F_ADD_SEALS, seals) == 0 };
+    let add = |seals: i32| unsafe { libc::syscall(call, memfd.number(), command, seals) == 0 };
     if !add(seals | F_SEAL_FUTURE_WRITE) {
         add(seals);
     }

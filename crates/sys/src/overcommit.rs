@@ -5,25 +5,30 @@
 //! and 6.x). So with other allocators an absurdly large request fails; here it must fail, too.
 
 use crate::file::find_piece;
+use crate::known::Known;
+use crate::own_stack;
+use crate::system_call::filled;
 
 /// Returns the machine's bytes of memory and swap, or `None` if `sysinfo` fails. One system call.
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
-    // SAFETY: all zeroes is a valid sysinfo.
-    let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
-    // SAFETY: `info` is writable for the call.
-    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
-        return None;
-    }
+    // SAFETY: where the kernel succeeds, it has filled the structure.
+    let info = unsafe { filled(|info| libc::syscall(libc::SYS_sysinfo, info)) };
+    let info: libc::sysinfo = info.ok()?;
     let units = (info.totalram as usize).checked_add(info.totalswap as usize)?;
     units.checked_mul(info.mem_unit as usize)
 }
 
 /// Returns whether the kernel compares mappings with [`memory_and_swap`] (`vm.overcommit_memory` is
-/// 0); false if the setting cannot be read. Three system calls: open, read and close, as in glibc.
+/// 0); false if the setting cannot be read. Read once, by three system calls: open, read and close,
+/// as in glibc.
+#[cold]
 #[must_use]
 pub fn is_guessing() -> bool {
-    find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)
+    static KNOWN: Known = Known::new();
+    let setting = c"/proc/sys/vm/overcommit_memory";
+    let read = || find_piece(setting, b'\n', |line| Some(line == b"0")) == Some(true);
+    KNOWN.is_true(|| own_stack::run(read))
 }
 
 #[cfg(test)]

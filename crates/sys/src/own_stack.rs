@@ -14,6 +14,7 @@
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.
 
 use crate::confined::is_confined;
+use crate::system_call::mapped;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
@@ -82,11 +83,11 @@ impl Stack {
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches no other memory.
-        let memory = unsafe {
+        let memory = mapped(unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(core::ptr::null_mut(), BYTES, access, flags, -1, 0)
-        };
-        if memory == libc::MAP_FAILED { None } else { NonNull::new(memory.cast()).map(Self) }
+        });
+        memory.ok().map(Self)
     }
 }
 

@@ -7,11 +7,9 @@ use crate::confined::is_confined;
 #[must_use]
 pub fn random() -> usize {
     let mut number = 0usize;
-    if is_confined() {
-        return (&raw const number) as usize >> 4;
-    }
-    let bytes = (&raw mut number).cast();
+    let (place, bytes) = (&raw mut number, size_of::<usize>());
+    let (call, flags) = (libc::SYS_getrandom, libc::GRND_NONBLOCK);
     // SAFETY: `number` has as many bytes as are asked for.
-    let got = unsafe { libc::getrandom(bytes, size_of::<usize>(), libc::GRND_NONBLOCK) };
-    if got == size_of::<usize>() as isize { number } else { (&raw const number) as usize >> 4 }
+    let got = if is_confined() { 0 } else { unsafe { libc::syscall(call, place, bytes, flags) } };
+    if got == size_of::<usize>() as _ { number } else { place as usize >> 4 }
 }

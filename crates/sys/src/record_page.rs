@@ -260,9 +260,3 @@ impl Publisher {
         self.is_busy.store(false, Release);
     }
 }
-
-impl Default for Publisher {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -3,6 +3,7 @@
 //! The text is formatted on a stack of Quarry's own and written by one system call, because the
 //! caller may be anywhere inside the allocator.
 
+use crate::file_descriptor::write_all;
 use crate::own_stack;
 use core::fmt::{self, Write};
 
@@ -46,15 +47,8 @@ pub struct FdWriter(pub i32);
 
 impl Write for FdWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let done = write(self.0, rest);
-            if done <= 0 {
-                return Err(fmt::Error);
-            }
-            rest = &rest[done as usize..];
-        }
-        Ok(())
+        // SAFETY: the text is a live slice.
+        unsafe { write_all(self.0, text.as_ptr(), text.len()) }.map_err(|_| fmt::Error)
     }
 }
 
@@ -77,14 +71,8 @@ fn write_line(descriptor: i32, message: fmt::Arguments<'_>) {
         line.len = 511;
     }
     let _ = line.write_str("\n");
-    write(descriptor, line.as_bytes());
-}
-
-/// Makes a bare system call: libc's `write` is a cancellation point, and a thread cancelled there
-/// would keep its locks and not report its misuse.
-fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
-    // SAFETY: `bytes` is a live slice; the call reads at most its length.
-    unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }
+    // SAFETY: the line is initialised for its length.
+    let _ = unsafe { write_all(descriptor, line.bytes.as_ptr(), line.len) };
 }
 
 /// Reports a misuse or a broken invariant in one line and aborts the process.

@@ -1,5 +1,6 @@
 //! Sends a file descriptor to another process, which receives at an abstract socket.
 
+use crate::file_descriptor::opened;
 use core::mem::{offset_of, zeroed};
 use core::ptr::addr_of_mut;
 
@@ -48,14 +49,13 @@ pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     // SAFETY: this function makes and closes the socket. The message, and all that it points to,
     // lives until the call returns; the kernel only reads it.
     unsafe {
-        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        if socket >= 0 {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        if let Ok(socket) = opened(libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0)) {
             let patience = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US.into() };
-            let bytes = size_of_val(&patience) as libc::socklen_t;
-            let option = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
-            libc::setsockopt(socket, option.0, option.1, (&raw const patience).cast(), bytes);
-            libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
-            libc::close(socket);
+            let (time, bytes) = (&raw const patience, size_of_val(&patience));
+            let (number, level, option) = (socket.number(), libc::SOL_SOCKET, libc::SO_SNDTIMEO);
+            libc::syscall(libc::SYS_setsockopt, number, level, option, time, bytes);
+            libc::syscall(libc::SYS_sendmsg, number, &raw const message, libc::MSG_NOSIGNAL);
         }
     }
 }

@@ -6,8 +6,10 @@ use crate::known::Known;
 use crate::own_stack;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crate::report::Line;
+use crate::system_call::{checked, filled};
 use core::ffi::CStr;
 use core::fmt::Write;
+use core::ptr::null_mut;
 
 /// Bytes of the largest CPU mask: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
@@ -20,7 +22,7 @@ fn affinity() -> (Mask, usize) {
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
     let bytes =
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
-    (mask, usize::try_from(bytes).unwrap_or(0))
+    (mask, checked(bytes).unwrap_or(0))
 }
 
 /// Number of CPUs in a mask, at least 1.
@@ -175,14 +177,8 @@ fn ask_for_memory_nodes() -> u32 {
     let mut mask = [0 as libc::c_ulong; NODES / libc::c_ulong::BITS as usize];
     // SAFETY: the mask is writable for NODES bits; the pointer for the mode is null.
     let asked = unsafe {
-        libc::syscall(
-            libc::SYS_get_mempolicy,
-            core::ptr::null_mut::<i32>(),
-            mask.as_mut_ptr(),
-            NODES,
-            0usize,
-            MPOL_F_MEMS_ALLOWED,
-        )
+        let (call, mode, place) = (libc::SYS_get_mempolicy, null_mut::<i32>(), mask.as_mut_ptr());
+        libc::syscall(call, mode, place, NODES, 0usize, MPOL_F_MEMS_ALLOWED)
     };
     let is_first_alone = asked == 0 && mask[0] == 1 && mask[1..].iter().all(|word| *word == 0);
     if is_first_alone { 1 } else { node_number_limit() }
@@ -197,17 +193,9 @@ pub fn current_node() -> u32 {
     if let Some(node) = crate::glibc::running_node() {
         return node;
     }
-    let (mut cpu, mut node) = (0u32, 0u32);
-    // SAFETY: both words are writable; the third argument is unused since Linux 2.6.24.
-    unsafe {
-        libc::syscall(
-            libc::SYS_getcpu,
-            &raw mut cpu,
-            &raw mut node,
-            core::ptr::null_mut::<libc::c_void>(),
-        )
-    };
-    node
+    let (call, none) = (libc::SYS_getcpu, null_mut::<u32>());
+    // SAFETY: the kernel writes the word; the third argument is unused since Linux 2.6.24.
+    unsafe { filled(|node| libc::syscall(call, none, node, none)) }.unwrap_or(0)
 }
 
 /// Bytes of the last-level cache of the first CPU, if it caches data, divided by the CPUs that

@@ -116,6 +116,15 @@ fn free(bed: &HeapBed, object: Object) {
 }
 
 #[test]
+fn a_profile_without_tables_does_not_start() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &options_of_heap());
+    free(&bed, alloc(&bed, 100));
+    bed.stack.watch.0.start(&bed.stack, &options(1)).expect("no task is busy");
+    assert!(!bed.stack.watch.0.is_on());
+    assert!(bed.stack.fast.alloc(100).is_some(), "the fast path serves");
+}
+
+#[test]
 fn estimates_are_right_for_every_size() {
     const MEAN: u64 = 16 << 10;
     for (size, count) in [

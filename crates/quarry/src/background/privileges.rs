@@ -6,6 +6,7 @@
 //! *permitted* set of capabilities, not the effective one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
+use quarry_sys::system_call::{filled, process_id};
 
 /// `_LINUX_CAPABILITY_VERSION_3`, `include/uapi/linux/capability.h`, Linux 2.6.26.
 const VERSION_3: u32 = 0x2008_0522;
@@ -14,7 +15,7 @@ const VERSION_3: u32 = 0x2008_0522;
 #[repr(C)]
 struct Header {
     version: u32,
-    thread: i32,
+    thread: u32,
 }
 
 /// `struct __user_cap_data_struct` (same place), of 32 capabilities.
@@ -45,14 +46,13 @@ pub(super) fn follow_main(no_new_privileges: bool) {
     }
     if no_new_privileges && !HAS_VOWED.swap(true, Ordering::Relaxed) {
         // SAFETY: takes numbers only.
-        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     }
 }
 
 fn give_up() {
-    // SAFETY: getpid has no preconditions.
-    let main = unsafe { libc::getpid() };
-    let (Some(own), Some(of_main)) = (capabilities(0), capabilities(main)) else { return };
+    let both = (capabilities(0), capabilities(process_id()));
+    let (Some(own), Some(of_main)) = both else { return };
     let mut kept = own;
     for (kept, of_main) in kept.iter_mut().zip(of_main) {
         kept.effective &= of_main.permitted;
@@ -68,10 +68,8 @@ fn give_up() {
 }
 
 /// The capabilities of a thread of this process; 0 is the calling thread.
-fn capabilities(thread: i32) -> Option<Capabilities> {
+fn capabilities(thread: u32) -> Option<Capabilities> {
     let mut header = Header { version: VERSION_3, thread };
-    let mut found = Capabilities::default();
-    // SAFETY: the kernel writes the version and both structures.
-    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, found.as_mut_ptr()) };
-    (result == 0).then_some(found)
+    // SAFETY: the kernel writes the version and, where it succeeds, both structures.
+    unsafe { filled(|found| libc::syscall(libc::SYS_capget, &raw mut header, found)) }.ok()
 }

@@ -15,7 +15,7 @@ use core::ptr::{null, null_mut};
 use core::str::from_utf8;
 use quarry_sys::file::find_piece;
 use quarry_sys::glibc::is_single_threaded;
-use quarry_sys::primitive::{AtomicUsize, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex};
 use quarry_sys::topology::run_anywhere;
 
 /// Bytes of stack: four times what `ReclaimState` and a few batches take, and 192 KiB for functions
@@ -109,8 +109,9 @@ pub(super) fn begin() {
     let ordinary = ordinary();
     // SAFETY: the name is NUL-terminated and has at most 16 bytes; the parameters outlive the call.
     unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
-        libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
+        libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
+        let (own, policy) = (0, libc::SCHED_OTHER);
+        libc::syscall(libc::SYS_sched_setscheduler, own, policy, &raw const ordinary);
     }
     privileges::begin();
     watch_process();
@@ -168,9 +169,9 @@ fn end_process() -> ! {
             libc::exit(0);
         }
     }
+    static NEVER: AtomicU32 = AtomicU32::new(0);
     loop {
-        // SAFETY: pause has no preconditions; every signal is blocked.
-        unsafe { libc::pause() };
+        futex::wait(&NEVER, 0);
     }
 }
 

@@ -17,6 +17,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::memfd::{replace_by_private, replace_by_sealed};
 use quarry_sys::os::{Confined, Linux, Os, OsResult};
 use quarry_sys::primitive::{AtomicBool, Ordering};
+use quarry_sys::system_call::process_id;
 use quarry_sys::unwind;
 use quarry_watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
 use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
@@ -69,8 +70,7 @@ pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     };
     profile().start(&STACK, &options).map_err(|_| Error::Busy)?;
     note(Head::Started, wall_ns());
-    // SAFETY: getpid has no preconditions.
-    note(Head::Pid, unsafe { libc::getpid() }.unsigned_abs().into());
+    note(Head::Pid, process_id().into());
     Ok(())
 }
 
@@ -124,7 +124,6 @@ pub(super) fn adopt_in_child() -> bool {
 }
 
 pub(super) fn is_of_this_process() -> bool {
-    // SAFETY: getpid has no preconditions.
-    let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
+    let pid = u64::from(process_id());
     profile().area().is_some_and(|area| area.head(Head::Pid).load(Ordering::Relaxed) == pid)
 }

@@ -6,6 +6,7 @@
 //! call fail, counted from 1. It can also make a range *foreign*, as if other code had mapped it.
 
 use super::{NotMoved, Os, OsError, OsResult};
+use crate::system_call::mapped;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -125,18 +126,10 @@ impl FakeOs {
         let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
         // SAFETY: a new anonymous private mapping touches no live object.
         let raw = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                span,
-                libc::PROT_READ | libc::PROT_WRITE,
-                MAP_FLAGS,
-                -1,
-                0,
-            )
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(core::ptr::null_mut(), span, access, MAP_FLAGS, -1, 0)
         };
-        if raw == libc::MAP_FAILED {
-            return Err(OsError(libc::ENOMEM));
-        }
+        mapped(raw)?;
         let align = align.max(self.page_size);
         // SAFETY: `offset + bytes <= span`, and HEAD_BYTES of the mapping lie in front of `offset`.
         unsafe {

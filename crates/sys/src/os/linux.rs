@@ -5,6 +5,7 @@ use crate::errno::{OsError, OsResult};
 use crate::known::Known;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
+use crate::system_call::{checked, mapped};
 use core::ptr::NonNull;
 
 /// The real operating system. Stateless.
@@ -40,7 +41,7 @@ fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
 }
 
 fn check(result: i32) -> OsResult<()> {
-    if result == 0 { Ok(()) } else { Err(OsError::last()) }
+    checked(result.into()).map(drop)
 }
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -49,11 +50,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     // SAFETY: a new mapping that replaces nothing (never MAP_FIXED) touches no live object.
-    let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
-    if raw == libc::MAP_FAILED {
-        return Err(OsError::last());
-    }
-    NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
+    mapped(unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) })
 }
 
 fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> OsResult<()> {
@@ -131,9 +128,9 @@ const ENDLESS: usize = 0x7fff_ffff_f000;
 /// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: without MREMAP_MAYMOVE nothing moves, and the range grows only into free addresses.
-    let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
-    if grown == libc::MAP_FAILED {
-        return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
+    let grown = mapped(unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) });
+    if let Err(OsError(error)) = grown {
+        return matches!(error, libc::ENOMEM | libc::EAGAIN);
     }
     // SAFETY: where addresses have more bits, `mremap` grew the range. Unmaps only the new part.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
@@ -183,8 +180,7 @@ unsafe impl Os for Linux {
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and grows only into free addresses.
-        let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
-        if grown == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
+        mapped(unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) }).map(drop)
     }
 
     unsafe fn move_pages(
@@ -198,16 +194,11 @@ unsafe impl Os for Linux {
         }
         // SAFETY: the caller promises that both pieces are mapped and its own, and gives up the
         // contents of the target; so no other code's mapping is replaced.
-        let moved = unsafe {
-            libc::mremap(
-                from.as_ptr().cast(),
-                bytes,
-                new_bytes,
-                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-                to.as_ptr().cast::<libc::c_void>(),
-            )
-        };
-        if moved != libc::MAP_FAILED {
+        let moved = mapped(unsafe {
+            let (from, to) = (from.as_ptr().cast(), to.as_ptr());
+            libc::mremap(from, bytes, new_bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)
+        });
+        if moved.is_ok() {
             return Ok(());
         }
         // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`),

@@ -230,10 +230,7 @@ unsafe impl<C: ChooseSlot> Arrays for LockedSlots<C> {
 // SAFETY: as for `PerCpu`.
 unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
     // Not inlined, like the next two, because it is the slow path of the sequences.
-    #[cfg_attr(
-        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
-        inline(never)
-    )]
+    #[cfg_attr(not(quarry_no_rseq), inline(never))]
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
         let slot = self.enter()?;
         let word = slot.word(array, 0);
@@ -247,10 +244,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         Some(head)
     }
 
-    #[cfg_attr(
-        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
-        inline(never)
-    )]
+    #[cfg_attr(not(quarry_no_rseq), inline(never))]
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
         let Some(slot) = self.enter() else { return Push::Refused };
         if slot.word(array, 1).load(Ordering::Relaxed) != guard {
@@ -260,10 +254,7 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         unsafe { slot.link(array, LIST_MAX, object) }
     }
 
-    #[cfg_attr(
-        all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)),
-        inline(never)
-    )]
+    #[cfg_attr(not(quarry_no_rseq), inline(never))]
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push {
         let Some(slot) = self.enter() else { return Push::Refused };
         let below = u64::from(slot.word(array, 1).load(Ordering::Relaxed) as u32);

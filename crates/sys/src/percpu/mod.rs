@@ -44,32 +44,14 @@ mod locked;
 mod object;
 mod per_cpu;
 mod place;
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-))]
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 mod registration;
 mod room;
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-))]
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 mod rseq;
-#[cfg(any(
-    quarry_model,
-    all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-    )
-))]
+#[cfg(any(quarry_model, not(any(miri, quarry_sim, quarry_no_rseq))))]
 mod sequenced;
-#[cfg(any(
-    quarry_model,
-    all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-    )
-))]
+#[cfg(any(quarry_model, not(any(miri, quarry_sim, quarry_no_rseq))))]
 mod sequences;
 #[cfg(quarry_model)]
 mod stepped;
@@ -83,10 +65,7 @@ pub use layout::{
 pub use locked::{DeclaredSlot, LockedSlots};
 pub use object::{ArrayUse, Object, Push, Take, TakeList, Which};
 pub use per_cpu::{Arrays, Lists, PerCpu};
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-))]
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 pub use registration::{RseqSlots, SequenceOffsets};
 pub use room::Limits;
 #[cfg(quarry_model)]
@@ -98,30 +77,18 @@ pub use word_tree::WordTree;
 pub type VirtualSlots = LockedSlots<DeclaredSlot>;
 
 /// The default backend of this architecture.
-#[cfg(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-))]
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 pub type NativeSlots = RseqSlots;
 /// The default backend of the model checker.
 #[cfg(quarry_model)]
 pub type NativeSlots = SteppedSlots;
 /// The default backend of this architecture.
-#[cfg(not(any(
-    quarry_model,
-    all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-    )
-)))]
+#[cfg(all(not(quarry_model), any(miri, quarry_sim, quarry_no_rseq)))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
 /// Registers the process for membarrier(2), which the slots need. Called once, when the process
 /// starts, because a seccomp filter installed later may kill for that call.
 pub fn ask() {
-    #[cfg(all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))
-    ))]
+    #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
     registration::has_barrier();
 }

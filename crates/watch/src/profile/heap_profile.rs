@@ -107,7 +107,7 @@ impl HeapProfile {
     }
 
     /// Starts a profile of `stack`, whose instrument this is, and clears the counts of the previous
-    /// one. One task at a time, after [`prepare`](Self::prepare). O(buckets + slots).
+    /// one. One task at a time; does nothing before [`prepare`](Self::prepare). O(buckets + slots).
     ///
     /// # Errors
     /// If another task is still adding to the previous profile.
@@ -117,7 +117,7 @@ impl HeapProfile {
         options: &ProfileOptions,
     ) -> Result<(), Busy> {
         self.begin(options)?;
-        stack.switch_instrument(Instrument::Profile, true);
+        stack.switch_instrument(Instrument::Profile, self.is_on());
         Ok(())
     }
 

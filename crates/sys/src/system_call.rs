@@ -1,0 +1,64 @@
+//! Bare system calls: what they return, as a value or as an error.
+//!
+//! Quarry makes system calls by `libc::syscall`. Many of libc's own functions are cancellation
+//! points, where a cancelled thread would end while it holds locks of the allocator, and the loader
+//! looks up each function that a shared object names whenever a process starts. Only mappings are
+//! made and changed by libc's functions, because tools and tests replace these.
+
+use crate::errno::{OsError, OsResult};
+use core::ffi::{c_long, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// Returns the result of a system call, or the error that it has left in `errno`.
+///
+/// # Errors
+/// The error of the system call.
+pub fn checked(result: c_long) -> OsResult<usize> {
+    usize::try_from(result).map_err(|_| OsError::last())
+}
+
+/// Makes a system call, and repeats it after each signal that interrupts it.
+///
+/// # Errors
+/// The error of the system call.
+pub fn repeated(mut call: impl FnMut() -> c_long) -> OsResult<usize> {
+    loop {
+        match checked(call()) {
+            Err(OsError(libc::EINTR)) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Returns the structure that a system call fills; `call` gets its address.
+///
+/// # Errors
+/// The error of the system call.
+///
+/// # Safety
+/// If `call` returns no negative number, it has filled the structure.
+pub unsafe fn filled<T>(call: impl FnOnce(*mut T) -> c_long) -> OsResult<T> {
+    let mut place = MaybeUninit::uninit();
+    checked(call(place.as_mut_ptr()))?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { place.assume_init() })
+}
+
+/// Returns the result of `mmap` or `mremap`, or the error that it has left in `errno`.
+///
+/// # Errors
+/// The error of the call; `ENOMEM` for a mapping at address 0.
+pub fn mapped(start: *mut c_void) -> OsResult<NonNull<u8>> {
+    if start == libc::MAP_FAILED {
+        return Err(OsError::last());
+    }
+    NonNull::new(start.cast()).ok_or(OsError(libc::ENOMEM))
+}
+
+/// Returns the number of the process.
+#[must_use]
+pub fn process_id() -> u32 {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
