@@ -228,17 +228,14 @@ fn experiment(
     let prepare = request.works[0].variant.prepare.as_ref();
     let workloads = request.works.iter().map(workload).collect();
     let variants = contenders::variants(&program.contenders);
-    let mut experiment = Experiment {
-        about: "the whole program.".to_owned(),
-        baseline,
-        metrics: metrics(&program.figures, idles),
-        strict: true,
-        rounds: request.runs.at_most(),
-        enough: Some(enough(request.runs)),
-        seed: request.seed,
-        out: request.out.clone(),
-        ..Experiment::new("compare", variants, workloads, program)
-    };
+    let metrics = metrics(&program.figures, idles);
+    let mut experiment = Experiment::new("compare", variants, workloads, program);
+    experiment.enough = Some(enough(request.runs));
+    experiment.out.clone_from(&request.out);
+    let meta = &mut experiment.meta;
+    (meta.baseline, meta.metrics, meta.strict) = (baseline, metrics, true);
+    meta.rounds = request.runs.at_most();
+    meta.seed = request.seed.unwrap_or(meta.seed);
     if let Some(prepare) = prepare {
         experiment = experiment.option("prepare", prepare.display());
     }

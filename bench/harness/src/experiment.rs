@@ -5,50 +5,27 @@ use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{
     self, Begun, Meta, Metric, Origin, PartDirectory, Run, RunDirectory, SCHEMA, Sample, Stdin,
-    Target, Variant, Workload,
+    Variant, Workload,
 };
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
 use crate::shard::{Part, Shard};
 use crate::usage::Usage;
 use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The definition of an experiment, complete before its first sample.
 pub struct Experiment {
-    /// Its name.
-    pub name: String,
     /// One line on what a sample is, for the head of the tables.
     pub about: String,
-    /// The variants; the A/A copy of the baseline is one of them.
-    pub variants: Vec<Variant>,
-    /// Name of the variant that the other variants are compared with.
-    pub baseline: String,
-    /// The workloads; each runs on each variant.
-    pub workloads: Vec<Workload>,
-    /// Numbers of concurrent tasks, measured in turn; `[1]` without that dimension.
-    pub tasks: Vec<u32>,
-    /// The metrics of a sample; one of them is primary.
-    pub metrics: Vec<Metric>,
-    /// Targets of the baseline.
-    pub targets: Vec<Target>,
-    /// True: a variant with a failed sample gets no verdict. False: only that round is left out.
-    pub strict: bool,
-    /// Parameters, for the reader of the results.
-    pub options: BTreeMap<String, String>,
-    /// The time and the command.
-    pub origin: Origin,
-    /// Rounds after the warm-up, at most.
-    pub rounds: u32,
+    /// Its description in the results. `conduct` fills in its part and its environment.
+    pub meta: Meta,
     /// True if a warm-up round comes first.
     pub warm_up: bool,
     /// Ends the run before its last round.
     pub enough: Option<Stop>,
-    /// Seed of the order; `None`: from the clock.
-    pub seed: Option<u64>,
     /// The part that this process takes; `None`: the whole run. A shard needs a seed, a results
     /// directory, and a fixed number of rounds.
     pub shard: Option<Shard>,
@@ -75,7 +52,8 @@ pub enum Enough {
 
 impl Experiment {
     /// Makes an experiment with a warm-up round and one counted round, with one task. Its metric is
-    /// time per operation, its baseline is the first variant, and it writes no results.
+    /// time per operation, its baseline is the first variant, its seed is from the clock, and it
+    /// writes no results.
     pub fn new(
         name: &str,
         variants: Vec<Variant>,
@@ -83,21 +61,22 @@ impl Experiment {
         sampler: impl Sampler + 'static,
     ) -> Self {
         Self {
-            name: name.to_owned(),
             about: "a fresh process.".to_owned(),
-            baseline: variants.first().map(|it| it.name.clone()).unwrap_or_default(),
-            variants,
-            workloads,
-            tasks: vec![1],
-            metrics: vec![Metric::time_per_operation().primary()],
-            targets: Vec::new(),
-            strict: false,
-            options: BTreeMap::new(),
-            origin: Origin::now(),
-            rounds: 1,
+            meta: Meta {
+                schema: SCHEMA.to_owned(),
+                experiment: name.to_owned(),
+                seed: blocks::seed_from_clock(),
+                rounds: 1,
+                baseline: variants.first().map(|it| it.name.clone()).unwrap_or_default(),
+                variants,
+                workloads,
+                tasks: vec![1],
+                metrics: vec![Metric::time_per_operation().primary()],
+                origin: Some(Origin::now()),
+                ..Meta::default()
+            },
             warm_up: true,
             enough: None,
-            seed: None,
             shard: None,
             out: None,
             sampler: Box::new(sampler),
@@ -107,15 +86,16 @@ impl Experiment {
     /// Adds a parameter.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl ToString) -> Self {
-        self.options.insert(name.to_owned(), value.to_string());
+        self.meta.options.insert(name.to_owned(), value.to_string());
         self
     }
 
     /// Records the program that every sample runs, and its standard input.
     #[must_use]
     pub fn of_program(mut self, command: &[OsString], stdin: Stdin) -> Self {
-        self.origin.program = command.iter().map(|it| it.to_string_lossy().into_owned()).collect();
-        self.origin.stdin = Some(stdin);
+        let origin = self.meta.origin.get_or_insert_default();
+        origin.program = command.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        origin.stdin = Some(stdin);
         self
     }
 
@@ -126,7 +106,8 @@ impl Experiment {
     /// If the results directory cannot be used, or the experiment contradicts itself; for a shard
     /// also if it has no sample, or the directory has shards of another run.
     pub fn conduct(self) -> Result<Run> {
-        let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
+        let part = self.shard.map(|shard| Part { shard, warm_up: self.warm_up });
+        let environment = Environment { findings: doctor::brief(), ..Environment::capture() };
         let mut conductor = Conductor {
             sampler: self.sampler,
             start: Instant::now(),
@@ -134,26 +115,7 @@ impl Experiment {
             directory: None,
             part: None,
             run: Run {
-                meta: Meta {
-                    schema: SCHEMA.to_owned(),
-                    experiment: self.name,
-                    seed,
-                    rounds: self.rounds,
-                    baseline: self.baseline,
-                    variants: self.variants,
-                    workloads: self.workloads,
-                    tasks: self.tasks,
-                    metrics: self.metrics,
-                    targets: self.targets,
-                    strict: self.strict,
-                    options: self.options,
-                    origin: Some(self.origin),
-                    part: self.shard.map(|shard| Part { shard, warm_up: self.warm_up }),
-                    environment: Environment {
-                        findings: doctor::brief(),
-                        ..Environment::capture()
-                    },
-                },
+                meta: Meta { part, environment, ..self.meta },
                 samples: Vec::new(),
                 warnings: Vec::new(),
             },
@@ -176,7 +138,7 @@ impl Experiment {
                 }
             }
         }
-        conductor.expect(shape, self.rounds as usize);
+        conductor.expect(shape, shape.rounds as usize);
         let mut goes_on = true;
         for (round, steps) in shape.schedule() {
             goes_on = conductor.round(round, steps)?;
@@ -295,8 +257,10 @@ mod tests {
     fn experiment(sampler: impl Sampler + 'static) -> Experiment {
         let variants = vec![Variant::new("good", ""), Variant::new("bad", "")];
         let workloads = vec![Workload::new("w", Verify::PerOperation(1))];
-        let experiment = Experiment::new("test", variants, workloads, sampler);
-        Experiment { origin: Origin::default(), rounds: 2, seed: Some(3), ..experiment }
+        let mut experiment = Experiment::new("test", variants, workloads, sampler);
+        let Meta { origin, rounds, seed, .. } = &mut experiment.meta;
+        (*origin, *rounds, *seed) = (Some(Origin::default()), 2, 3);
+        experiment
     }
 
     fn measured(verified: u64) -> Taken {
@@ -336,8 +300,8 @@ mod tests {
             counter.set(counter.get() + 1);
             Ok(measured(2))
         };
-        let experiment =
-            Experiment { out: Some(place.clone()), tasks: vec![1, 4], ..experiment(take) };
+        let mut experiment = Experiment { out: Some(place.clone()), ..experiment(take) };
+        experiment.meta.tasks = vec![1, 4];
         let run = experiment.conduct().unwrap();
         assert_eq!(taken.get(), 3 * 2 * 2, "rounds and warm-up, numbers of tasks, variants");
         let back = read(&place).unwrap();
@@ -374,12 +338,9 @@ mod tests {
             5.. => Enough::Yes,
             _ => Enough::No { expected: Some(5) },
         };
-        let endless = Experiment {
-            rounds: 1000,
-            warm_up: false,
-            enough: Some(Box::new(after_five)),
-            ..experiment(|_| Ok(measured(2)))
-        };
+        let mut endless = experiment(|_| Ok(measured(2)));
+        (endless.meta.rounds, endless.warm_up) = (1000, false);
+        endless.enough = Some(Box::new(after_five));
         let run = endless.conduct().unwrap();
         assert_eq!((run.rounds(), run.samples.len()), (5, 10));
     }
@@ -387,7 +348,8 @@ mod tests {
     #[test]
     fn contradictions_are_told_before_the_first_sample() {
         let take = |_: SampleKey| -> Result<Taken, NoSample> { panic!("no sample is to be taken") };
-        let experiment = Experiment { baseline: "best".to_owned(), ..experiment(take) };
+        let mut experiment = experiment(take);
+        experiment.meta.baseline = "best".to_owned();
         let error = experiment.conduct().unwrap_err().to_string();
         assert_eq!(error, "test: no variant is called best");
     }
@@ -413,8 +375,8 @@ mod tests {
 
     #[test]
     fn a_simulated_machine_is_a_sampler() {
-        let sampler = SimulatedLock { hold_ns: [10, 20] };
-        let experiment = Experiment { tasks: vec![1, 64], ..experiment(sampler) };
+        let mut experiment = experiment(SimulatedLock { hold_ns: [10, 20] });
+        experiment.meta.tasks = vec![1, 64];
         let run = experiment.conduct().unwrap();
         let of = |variant, tasks| {
             let cell = crate::results::Cell { tasks, ..cell(variant) };

@@ -95,15 +95,13 @@ impl<D: Defaults> Common<D> {
         workloads: Vec<Workload>,
         sampler: impl Sampler + 'static,
     ) -> Result<Experiment> {
-        Ok(Experiment {
-            baseline: baseline.to_owned(),
-            tasks: self.tasks()?,
-            rounds: self.samples,
-            seed: self.seed,
-            shard: self.shard,
-            out: self.out.clone(),
-            ..Experiment::new(name, variants, workloads, sampler)
-        })
+        let mut experiment = Experiment::new(name, variants, workloads, sampler);
+        let meta = &mut experiment.meta;
+        meta.baseline = baseline.to_owned();
+        meta.tasks = self.tasks()?;
+        meta.rounds = self.samples;
+        meta.seed = self.seed.unwrap_or(meta.seed);
+        Ok(Experiment { shard: self.shard, out: self.out.clone(), ..experiment })
     }
 
     /// Checks options that matter only after programs have been made ready, which takes a while.

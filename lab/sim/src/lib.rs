@@ -39,7 +39,7 @@ mod state;
 pub mod task;
 
 pub use costs::{CacheSizes, Costs, Waiting};
-pub use outcome::{LockClass, Outcome};
+pub use outcome::{LockCosts, Outcome};
 #[cfg(quarry_sim)]
 pub use simulation::{Placement, Simulation, Stuck};
 #[cfg(quarry_sim)]

@@ -150,9 +150,7 @@ impl Simulated {
     fn spin(&self, lock: usize, until_ns: Option<u64>) -> bool {
         let mut state = self.state();
         let (running, (_, now_ns)) = (state.running, state.here());
-        let at = state.locks.at(lock);
-        at.queue.push_back((running, now_ns));
-        at.costs.longest_queue = at.costs.longest_queue.max(at.queue.len() as u64);
+        state.locks.at(lock).queue.push_back((running, now_ns));
         state.begin_wait(Status::Spins(lock), until_ns);
         drop(state);
         self.suspend();
@@ -184,7 +182,7 @@ impl Simulated {
         }
         let mut state = self.state();
         let (_, now_ns) = state.here();
-        state.locks.at(lock).costs.waiting_ns += now_ns - since_ns;
+        state.outcome.locks.waiting_ns += now_ns - since_ns;
         Waited::LookAgain
     }
 
@@ -197,7 +195,7 @@ impl Simulated {
         let (topology, costs) = (&state.topology, &state.costs);
         let at = state.locks.at(lock);
         at.is_held = false;
-        at.costs.holding_ns += now_ns - at.since_ns;
+        state.outcome.locks.holding_ns += now_ns - at.since_ns;
         let Some((next, since_ns)) = at.queue.pop_front() else {
             if let Some(sleeper) = at.sleepers.pop_front() {
                 let now_ns = state.calls();
@@ -212,9 +210,9 @@ impl Simulated {
             ns += costs.ticket_waiter_ns * at.queue.len() as u64;
         }
         at.is_held = true;
-        at.costs.contended += 1;
+        state.outcome.locks.contended += 1;
         // `since_ns` may be later than this end (by less than `hit_ns`) if `next` had the line.
-        at.costs.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
+        state.outcome.locks.waiting_ns += (now_ns + ns).saturating_sub(since_ns);
         // The lock's line goes to the next owner.
         let line = (state.lines.of(lock, 1).0, 1);
         state.lines.fetch((topology, costs), (next_cpu, now_ns), line, Access::Update);
@@ -295,8 +293,8 @@ impl Machine for Simulated {
         let is_watching = state.task().watches > 0;
         let at = state.locks.at(lock);
         (at.is_held, at.since_ns) = (true, now_ns);
-        at.costs.acquisitions += 1;
         at.watched += u64::from(is_watching);
+        state.outcome.locks.acquisitions += 1;
         state.task().keeps_cpu += u32::from(state.costs.waiting != Waiting::Futex);
         let section_ns = state.costs.section_ns;
         drop(state);

@@ -9,7 +9,6 @@ use crate::task::Here;
 use crate::topology::Topology;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
-use quarry_sys::locks::Visit;
 use quarry_sys::primitive::run_on;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -64,17 +63,10 @@ impl<'env> Simulation<'env> {
         Self { state, seed, works: Vec::new() }
     }
 
-    /// Adds a task that begins at time 0. For `Same` and `Next`, the spawning CPU is CPU 0.
+    /// Adds a task that begins at time 0.
     pub fn spawn(&mut self, placement: Placement, work: impl FnOnce() + 'env) {
         let task = self.state.add(placement, 0);
         self.works.push((task, Box::new(work)));
-    }
-
-    /// Gives locks the names that the outcome uses: `name_locks(|visit| stack.visit_locks(visit))`.
-    pub fn name_locks(&mut self, visit_locks: impl FnOnce(&mut Visit<'_>)) {
-        visit_locks(&mut |name, lock| {
-            self.state.locks.name(std::ptr::from_ref(lock).cast::<()>() as usize, name);
-        });
     }
 
     /// Runs all tasks to their end.
@@ -97,8 +89,7 @@ impl<'env> Simulation<'env> {
             Run { machine: &machine, coroutines: Vec::new() }.run(self.works)
         })?;
         let state = machine.state.into_inner();
-        let (busy_ns, locks) = (state.busy_ns(), state.locks.classes());
-        Ok(Outcome { busy_ns, locks, ..state.outcome })
+        Ok(Outcome { busy_ns: state.busy_ns(), ..state.outcome })
     }
 }
 

@@ -26,14 +26,8 @@ pub enum Placement {
     /// On this CPU, as the handler of an interrupt: it runs before all other tasks, and the task
     /// that the CPU runs makes room for it.
     Interrupt(u32),
-    /// On the CPU of the task that spawns it; CPU 0 if it is spawned before the run.
-    Same,
-    /// On the CPU after the spawning task's.
-    Next,
     /// On any CPU: the nearest idle one, if there is one.
     Unbound,
-    /// On any CPU of this node.
-    Node(u32),
     /// On a CPU of its own outside the sockets, which disturbs no other: for a measuring task.
     Outside,
 }
@@ -130,7 +124,7 @@ impl State {
             events: BinaryHeap::new(),
             numbered: 0,
             sleepers: ByAddress::default(),
-            locks: Locks::new(),
+            locks: Locks::default(),
             lines,
             memory_busy_until_ns: vec![0.0; sockets],
             core_busy_until_ns: vec![0.0; cores],
@@ -169,7 +163,7 @@ impl State {
         self.events.push(Reverse((at_ns, self.numbered, event)));
     }
 
-    /// Adds a task that can run from `at_ns` on. For `Same` and `Next`, the spawning CPU is `from`.
+    /// Adds a task; the task that spawns it is on the CPU `from`.
     pub(crate) fn add(&mut self, placement: Placement, from: u32) -> TaskId {
         let cpus = self.topology.cpus();
         let placement = match placement {
@@ -178,10 +172,7 @@ impl State {
                 self.cpus[(cpu % cpus) as usize].has_interrupts = true;
                 Placement::Interrupt(cpu % cpus)
             }
-            Placement::Same => Placement::Cpu(from),
-            Placement::Next => Placement::Cpu((from + 1) % cpus),
             Placement::Unbound => Placement::Unbound,
-            Placement::Node(node) => Placement::Node(node % self.topology.sockets),
             Placement::Outside => Placement::Cpu(cpus),
         };
         self.tasks.push(Task {
@@ -208,7 +199,6 @@ impl State {
         }
         match self.tasks[task].placement {
             Placement::Cpu(only) | Placement::Interrupt(only) => cpu == only,
-            Placement::Node(node) => self.topology.socket_of(cpu) == node,
             _ => true,
         }
     }

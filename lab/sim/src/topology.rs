@@ -11,8 +11,6 @@ pub const MOST_CPUS: u32 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Its name in outputs.
-    pub name: String,
     /// Number of sockets; each is one node.
     pub sockets: u32,
     /// Number of cores of each socket.
@@ -28,26 +26,7 @@ impl Topology {
     /// A machine of `sockets` sockets with `cores` cores each, and one thread per core.
     #[must_use]
     pub fn new(sockets: u32, cores: u32) -> Self {
-        let name = format!("{sockets}x{cores}");
-        Self { name, sockets, cores, threads: 1, interleaved: false }
-    }
-
-    /// The preset of this name, one of `PRESETS`; `None` if there is none.
-    #[must_use]
-    pub fn preset(name: &str) -> Option<Self> {
-        let (name, sockets, cores, threads) =
-            *PRESETS.iter().find(|(preset, ..)| *preset == name)?;
-        Some(Self { name: name.to_owned(), sockets, cores, threads, interleaved: false })
-    }
-
-    /// Reads a machine from the text of a TOML file with these fields.
-    ///
-    /// # Errors
-    /// A field that is missing, unknown or out of range.
-    pub fn from_toml(text: &str) -> anyhow::Result<Self> {
-        let topology: Self = toml::from_str(text)?;
-        topology.validate()?;
-        Ok(topology)
+        Self { sockets, cores, threads: 1, interleaved: false }
     }
 
     /// Checks that such a machine is possible.
@@ -113,37 +92,9 @@ impl Topology {
     }
 }
 
-/// Name, sockets, cores per socket, threads per core.
-///
-/// The numbers of threads include those that documents 002 and 004 name (`shared/reference`): 16,
-/// 44 and 160. Sockets and cores are those of processors of that time with as many threads. A file
-/// (`from_toml`) can describe any other machine.
-pub const PRESETS: &[(&str, u32, u32, u32)] = &[
-    ("two", 1, 2, 1),
-    ("16-threads", 1, 8, 2),
-    ("32-threads", 2, 8, 2),
-    ("44-threads", 2, 11, 2),
-    ("48-threads", 2, 12, 2),
-    ("64-threads", 4, 8, 2),
-    ("160-threads", 4, 20, 2),
-    ("2x64x2", 2, 64, 2),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn presets_are_valid_and_have_the_cpus_of_their_names() {
-        for (name, ..) in PRESETS {
-            let preset = Topology::preset(name).expect("listed");
-            preset.validate().expect(name);
-            if let Some(threads) = name.strip_suffix("-threads") {
-                assert_eq!(preset.cpus().to_string(), threads);
-            }
-        }
-        assert_eq!(Topology::preset("none"), None);
-    }
 
     #[test]
     fn second_threads_come_after_all_cores() {
@@ -159,11 +110,10 @@ mod tests {
 
     #[test]
     fn impossible_machines_are_refused() {
-        let of = |sockets| format!("name = 'x'\nsockets = {sockets}\ncores = 64\nthreads = 2\n");
-        assert!(Topology::from_toml(&of(2)).is_ok());
-        let refusal = |text: &str| Topology::from_toml(text).expect_err("refused").to_string();
-        assert!(refusal(&of(0)).contains("sockets = 0"));
-        assert!(refusal(&of(64)).contains("8192 CPUs: 4096"));
-        assert!(refusal(&(of(1) + "caches = 1")).contains("caches"));
+        let of = |sockets| Topology { threads: 2, ..Topology::new(sockets, 64) };
+        assert!(of(2).validate().is_ok());
+        let refusal = |sockets| of(sockets).validate().expect_err("refused").to_string();
+        assert!(refusal(0).contains("sockets = 0"));
+        assert!(refusal(64).contains("8192 CPUs: 4096"));
     }
 }

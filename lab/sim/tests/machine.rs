@@ -10,7 +10,6 @@ use std::cell::RefCell;
 fn contend(seed: u64) -> Outcome {
     let lock = CountedLock::new(0u64);
     let mut simulation = Simulation::new(Topology::new(2, 4), Costs::default(), seed);
-    simulation.name_locks(|visit| visit("counter", &lock));
     for cpu in 0..8 {
         let lock = &lock;
         simulation.spawn(Placement::Cpu(cpu), move || {
@@ -23,7 +22,7 @@ fn contend(seed: u64) -> Outcome {
     let outcome = simulation.run().expect("it ends");
     assert_eq!(*lock.lock(), 800);
     assert_eq!(lock.stats().acquisitions, 801);
-    assert_eq!(lock.stats().contentions, outcome.locks["counter"].contended);
+    assert_eq!(lock.stats().contentions, outcome.locks.contended);
     outcome
 }
 
@@ -32,9 +31,9 @@ fn the_same_seed_gives_the_same_outcome() {
     let outcome = contend(7);
     assert_eq!(outcome, contend(7));
     assert_ne!(outcome, contend(8));
-    let class = outcome.locks["counter"];
-    assert_eq!(class.acquisitions, 800);
-    assert!(class.contended > 0 && class.waiting_ns > 0, "{class:?}");
+    let costs = outcome.locks;
+    assert_eq!(costs.acquisitions, 800);
+    assert!(costs.contended > 0 && costs.waiting_ns > 0, "{costs:?}");
 }
 
 #[test]
@@ -44,7 +43,7 @@ fn tasks_of_one_cpu_take_turns() {
     let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
     for number in 0..2 {
         let order = &order;
-        simulation.spawn(Placement::Same, move || {
+        simulation.spawn(Placement::Cpu(0), move || {
             for _ in 0..3 {
                 task::compute(1_000);
                 task::order();
@@ -104,7 +103,7 @@ fn unbound_tasks_spread_and_spawned_ones_run() {
             task::compute(10);
             barrier.wait();
             seen.borrow_mut().push(task::cpu());
-            task::spawn(Placement::Next, || task::compute(5));
+            task::spawn(Placement::Cpu(task::cpu() + 1), || task::compute(5));
         });
     }
     assert_eq!(simulation.run().expect("it ends").tasks, 8);
@@ -223,7 +222,7 @@ fn a_measuring_task_disturbs_no_other() {
 fn efforts_take_what_the_machine_says() {
     let costs = Costs { zone_block_ns: 2.5, lru_page_ns: 4.0, ..Costs::none() };
     let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
-    simulation.spawn(Placement::Same, || {
+    simulation.spawn(Placement::Cpu(0), || {
         effort::spend(Effort::ZoneBlock, 10);
         effort::spend(Effort::LruPage, 3);
         effort::spend(Effort::SlabSlow, 7);
@@ -235,7 +234,7 @@ fn efforts_take_what_the_machine_says() {
 fn a_task_that_yields_without_others_sees_time_pass() {
     let costs = Costs { relax_ns: 10, ..Costs::none() };
     let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
-    simulation.spawn(Placement::Same, || {
+    simulation.spawn(Placement::Cpu(0), || {
         while task::now_ns() < 1_000 {
             task::yield_cpu();
         }
@@ -249,7 +248,7 @@ fn ten_lines_ns(costs: Costs, announce: impl Fn(usize)) -> u64 {
     let address = array.as_ptr() as usize;
     let mut simulation = Simulation::new(Topology::new(1, 1), costs, 0);
     let announce = &announce;
-    simulation.spawn(Placement::Same, move || {
+    simulation.spawn(Placement::Cpu(0), move || {
         announce(address);
         task::interrupts_off(|| {
             (0..10).for_each(|line| task::lines(address + line * 64, 1, Access::Write));
@@ -293,5 +292,5 @@ fn a_watching_task_pays_nothing() {
         assert!(task::now_ns() > begin_ns, "the same costs something outside of it");
     });
     let outcome = simulation.run().expect("it ends");
-    assert_eq!(outcome.locks["other"].acquisitions, 2);
+    assert_eq!(outcome.locks.acquisitions, 2);
 }

@@ -42,7 +42,6 @@ fn simulated(tasks: u32, hold_ns: f64, waiting: Waiting) -> (f64, f64) {
     // All tasks run until the end: if some ended early, fewer would compete for a while.
     let until_ns = (ACQUISITIONS * hold_ns / formula(tasks, hold_ns).0) as u64;
     let mut simulation = Simulation::new(Topology::new(1, 64), costs, 42);
-    simulation.name_locks(|visit| visit("lock", &lock));
     for cpu in 0..tasks {
         let lock = &lock;
         simulation.spawn(Placement::Cpu(cpu), move || {
@@ -55,9 +54,9 @@ fn simulated(tasks: u32, hold_ns: f64, waiting: Waiting) -> (f64, f64) {
         });
     }
     let outcome = simulation.run().expect("it ends");
-    let class = outcome.locks["lock"];
-    let waits_ns = class.waiting_ns as f64 / class.acquisitions as f64;
-    (class.holding_ns as f64 / outcome.time_ns as f64, waits_ns)
+    let costs = outcome.locks;
+    let waits_ns = costs.waiting_ns as f64 / costs.acquisitions as f64;
+    (costs.holding_ns as f64 / outcome.time_ns as f64, waits_ns)
 }
 
 #[test]

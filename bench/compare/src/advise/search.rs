@@ -139,17 +139,13 @@ impl Search<'_> {
             taken
         };
         let workloads = vec![Workload::new("program", Verify::PerOperation(1))];
-        let experiment = Experiment {
-            about: "the whole program.".to_owned(),
-            baseline: self.baseline.name.clone(),
-            metrics: self.metrics.to_vec(),
-            strict: true,
-            rounds,
-            warm_up: false,
-            enough: Some(self.until_deadline(is_test)),
-            seed: Some(seed),
-            ..Experiment::new("advise", variants, workloads, sample)
-        };
+        let mut experiment = Experiment::new("advise", variants, workloads, sample);
+        experiment.warm_up = false;
+        experiment.enough = Some(self.until_deadline(is_test));
+        let meta = &mut experiment.meta;
+        meta.baseline.clone_from(&self.baseline.name);
+        meta.metrics = self.metrics.to_vec();
+        (meta.strict, meta.rounds, meta.seed) = (true, rounds, seed);
         experiment.conduct()
     }
 

@@ -26,13 +26,13 @@ fn experiment((workloads, tasks, rounds): Size) -> Experiment {
     let good = Variant::new("good", "v1");
     let variants = vec![good.clone(), Variant::new("bad", "v2"), good.copy()];
     let workload = |it| Workload::new(&format!("w{it}"), Verify::PerOperation(1));
-    Experiment {
-        tasks: (1..=tasks).collect(),
-        origin: Origin { began: 7, ..Origin::default() },
-        rounds,
-        seed: Some(5),
-        ..Experiment::new("fake", variants, (0..workloads).map(workload).collect(), fake)
-    }
+    let workloads = (0..workloads).map(workload).collect();
+    let mut experiment = Experiment::new("fake", variants, workloads, fake);
+    let meta = &mut experiment.meta;
+    meta.tasks = (1..=tasks).collect();
+    meta.origin = Some(Origin { began: 7, ..Origin::default() });
+    (meta.rounds, meta.seed) = (rounds, 5);
+    experiment
 }
 
 fn take(size: Size, shard: Shard, place: &Path) -> Run {

@@ -102,12 +102,12 @@ impl Plan for CacheHit {
             };
             Ok(program.sample(&order)?.into())
         };
-        let plan = experiment(&self.common, variants, rows, sampler)?;
-        let about = format!("caches of {mib} MiB; a miss spins for {latency_us} us.");
-        let plan = Experiment { about, metrics: metrics(), targets, ..plan }
+        let mut plan = experiment(&self.common, variants, rows, sampler)?
             .option("mib", mib)
             .option("rounds", rounds)
             .option("latency us", latency_us);
+        plan.about = format!("caches of {mib} MiB; a miss spins for {latency_us} us.");
+        (plan.meta.metrics, plan.meta.targets) = (metrics(), targets);
         let (works, caches) = printed;
         Ok(Staged::new(plan, move |run, out| print(run, &works, &caches, out)))
     }

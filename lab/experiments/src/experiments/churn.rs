@@ -44,13 +44,11 @@ impl Plan for Churn {
         let workloads = vec![Workload::new(WORKLOAD, Verify::Counter("blocks".to_owned()))];
         let order = ChurnSample { seconds: self.seconds }.order();
         let sampler = move |key: SampleKey| Ok(take(&contenders[key.variant], &order)?);
-        let plan = Experiment {
-            about: format!("{} s in a fresh process.", self.seconds),
-            metrics: metrics(),
-            // A long sample needs no warm-up: the result compares later phases with earlier ones.
-            warm_up: false,
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("{} s in a fresh process.", self.seconds);
+        plan.meta.metrics = metrics();
+        // A long sample needs no warm-up: the result compares later phases with earlier ones.
+        plan.warm_up = false;
         Ok(Staged::new(plan.option("seconds", self.seconds), |run, out| {
             let title = "resident above live, MiB";
             Ok(writeln!(out, "{}", by_variant(run, WORKLOAD, title).text())?)

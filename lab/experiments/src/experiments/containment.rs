@@ -66,15 +66,15 @@ impl Plan for Containment {
             let sample = ContainmentSample { slab, mix: mix.clone(), mib, seed };
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
-        let about = format!("a mix of {count} on {mib} MiB, in a fresh process.");
         let metric = |(name, unit, digits): &(&str, &str, u8)| {
             Metric::new(name, unit, Direction::None, name).digits(*digits)
         };
         let mut metrics: Vec<Metric> = FIGURES.iter().map(metric).collect();
         (metrics[0].primary, metrics[0].direction) = (true, Direction::Higher);
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let plan = Experiment { about, metrics, warm_up: false, ..plan };
-        Ok(Staged::new(plan.option("mib", mib), |run, out| {
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?.option("mib", mib);
+        plan.about = format!("a mix of {count} on {mib} MiB, in a fresh process.");
+        (plan.meta.metrics, plan.warm_up) = (metrics, false);
+        Ok(Staged::new(plan, |run, out| {
             Ok(writeln!(out, "Medians:\n\n{}", by_variant(run, MIX, "slab policy").text())?)
         }))
     }

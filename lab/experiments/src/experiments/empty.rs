@@ -69,11 +69,10 @@ impl Plan for Empty {
             let order = EmptySample { work, timing, millis, cpu }.order();
             Ok(launch::sample(&order, None, &[])?.into())
         };
-        let plan = Experiment {
-            about: format!("{millis} ms in a fresh process."),
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
-        Ok(Staged::new(plan.option("millis", millis), |run, out| {
+        let mut plan =
+            experiment(&self.common, variants, workloads, sampler)?.option("millis", millis);
+        plan.about = format!("{millis} ms in a fresh process.");
+        Ok(Staged::new(plan, |run, out| {
             Ok(writeln!(out, "{}", Matrix::new(run, group_of_all("both", run)).tables())?)
         }))
     }

@@ -99,10 +99,11 @@ impl Plan for Fleet {
             FleetSample { profile, mib, threads, form, events, rounds, cpus }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let about = counted(rounds, "round") + &format!(" of {events} births or deaths a thread.");
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = counted(rounds, "round") + &format!(" of {events} births or deaths a thread.");
+        plan.meta.metrics = metrics();
         // The first round of a sample is its warm-up; it hardly moves the median of all rounds.
-        let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        plan.warm_up = false;
         let plan = plan.option("events", events).option("rounds", rounds);
         Ok(Staged::new(plan, |run, out| {
             let matrix = Matrix::new(run, group_of_all("fleet", run));

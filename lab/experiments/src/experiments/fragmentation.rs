@@ -82,10 +82,10 @@ impl Plan for Fragmentation {
             let sample = DaySample { variant, mib, hours, seed };
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
         let time = counted(hours, "hour");
-        let about = format!("{time} of simulated time over {mib} MiB in a fresh process.");
-        let plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        plan.about = format!("{time} of simulated time over {mib} MiB in a fresh process.");
+        (plan.meta.metrics, plan.warm_up) = (metrics(), false);
         let plan = plan.option("mib", mib).option("hours", hours);
         Ok(Staged::new(plan, move |run, out| self.print(run, out)))
     }

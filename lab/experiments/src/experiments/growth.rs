@@ -76,11 +76,9 @@ impl Plan for Growth {
             GrowthSample { size, mib, burst, rest }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = Experiment {
-            about: format!("growth to {mib} MiB; one operation is 4 KiB of objects."),
-            metrics: metrics(),
-            ..experiment(&common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&common, variants, workloads, sampler)?;
+        plan.about = format!("growth to {mib} MiB; one operation is 4 KiB of objects.");
+        plan.meta.metrics = metrics();
         let plan = if comes_back { plan.option("rest", rest) } else { plan };
         Ok(Staged::new(plan.option("mib", mib), |run, out| {
             let matrix = Matrix::new(run, group_of_all("growth", run));

@@ -84,8 +84,9 @@ impl Plan for IdleReturn {
             let sample = IdleSample { survivors: all[key.workload], sizes, mib };
             Ok(take(&contenders[key.variant], &sample, &looks)?)
         };
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let plan = Experiment { metrics: metrics(&self.rest), warm_up: false, ..plan };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.meta.metrics = metrics(&self.rest);
+        plan.warm_up = false;
         let plan = plan.option("mib", mib).option("sizes", format!("{sizes:?}").to_lowercase());
         Ok(Staged::new(plan, move |run, out| {
             self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))

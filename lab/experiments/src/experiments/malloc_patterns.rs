@@ -117,12 +117,11 @@ impl Plan for MallocPatterns {
             PatternSample { pattern, millis, tasks, cpus: cpus.clone() }.order()
         };
         let sampler = OwnWork { contenders, order };
-        let plan = Experiment {
-            about: format!("{millis} ms in a fresh process."),
-            metrics: metrics(),
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
-        Ok(Staged::new(plan.option("millis", millis), move |run, out| {
+        let mut plan =
+            experiment(&self.common, variants, workloads, sampler)?.option("millis", millis);
+        plan.about = format!("{millis} ms in a fresh process.");
+        plan.meta.metrics = metrics();
+        Ok(Staged::new(plan, move |run, out| {
             writeln!(out, "{}", Matrix::new(run, groups(&patterns)).tables())?;
             if patterns.contains(&Pattern::Latency) {
                 print_latency(run, out)?;

@@ -211,7 +211,7 @@ impl Staged {
             let bytes = fs::read(file).with_context(|| file.display().to_string())?;
             let sum = crc32fast::hash(&bytes);
             let text = format!("{} bytes, CRC-32 {sum:08x}", bytes.len());
-            self.experiment.options.insert(format!("file of {what}"), text);
+            self.experiment.meta.options.insert(format!("file of {what}"), text);
             Ok(())
         };
         add("the command", &this)?;

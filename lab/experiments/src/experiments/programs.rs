@@ -84,10 +84,11 @@ impl Plan for Programs {
         let programs = Rc::new(ready);
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
         let workloads = workloads(programs.iter().map(|it| &it.label.name));
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let about = "all processes of a program, from its start to its end.".to_owned();
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = "all processes of a program, from its start to its end.".to_owned();
+        plan.meta.metrics = metrics(self.rest);
         // Each program's first run, on glibc with its calls counted, has warmed up the files.
-        let mut plan = Experiment { about, metrics: metrics(self.rest), warm_up: false, ..plan };
+        plan.warm_up = false;
         for program in programs.iter() {
             plan = plan.option(&program.label.name, &program.label.version);
         }

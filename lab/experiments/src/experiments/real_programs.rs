@@ -56,9 +56,9 @@ impl Plan for RealPrograms {
         let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
         // Samples verify one operation, or each request to a server.
         let workloads = workloads(programs.iter().map(|it| &it.label.name));
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
-        let about = "a program from its start to its end.".to_owned();
-        let mut plan = Experiment { about, metrics: metrics(), ..plan };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = "a program from its start to its end.".to_owned();
+        plan.meta.metrics = metrics();
         for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {
             plan = plan.option(what.name, what.amount(quick));
         }

@@ -69,12 +69,12 @@ impl Plan for StartUp {
             };
             Ok(measurement.into())
         };
-        let plan = experiment(&self.common, variants, workloads, sampler)?;
+        let mut plan =
+            experiment(&self.common, variants, workloads, sampler)?.option("starts", each);
         let time = lower("time", "us per start", "start_ns").per("operations").times(1e-3);
         let memory = lower("resident", "resident, KiB", "resident_kib");
-        let metrics = vec![time.primary(), memory.digits(0)];
-        let about = format!("{}, one after the other.", counted(each, "start"));
-        let plan = Experiment { about, metrics, ..plan }.option("starts", each);
+        plan.meta.metrics = vec![time.primary(), memory.digits(0)];
+        plan.about = format!("{}, one after the other.", counted(each, "start"));
         Ok(Staged::new(plan, move |run, out| {
             writeln!(out, "{}\n", Matrix::new(run, group("programs", names)).tables())?;
             let sleep = Matrix::new(run, group(SLEEP, vec![SLEEP.to_owned()]));

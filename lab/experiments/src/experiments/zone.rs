@@ -146,11 +146,9 @@ impl Plan for Zone {
             Ok(launch::sample(&sample.order(), None, &[])?.into())
         };
         let partly = Metric::new(PARTLY, "% of 2 MiB blocks", Direction::None, PARTLY).times(100.0);
-        let plan = Experiment {
-            about: format!("{millis} ms over {mib} MiB in a fresh process."),
-            metrics: vec![Metric::time_per_operation().primary(), partly.digits(1)],
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("{millis} ms over {mib} MiB in a fresh process.");
+        plan.meta.metrics = vec![Metric::time_per_operation().primary(), partly.digits(1)];
         let plan = plan.option("mib", mib).option("millis", millis);
         Ok(Staged::new(plan, move |run, out| print(run, &printed, out)))
     }

@@ -140,11 +140,9 @@ impl Plan for Kernel {
             _ => Ok(sampling.sample(key)?.into()),
         };
         let place = Place::ALL.iter().find(|(_, place)| *place == self.place);
-        let plan = Experiment {
-            about: format!("a fresh process (`--place={}`).", place.map_or("", |it| it.0)),
-            metrics: metrics(),
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("a fresh process (`--place={}`).", place.map_or("", |it| it.0));
+        plan.meta.metrics = metrics();
         let plan = plan.option("millis", self.millis).option("scope", format!("{:?}", self.scope));
         Ok(Staged::new(plan, move |run, out| table::print(run, &rows, out)))
     }

@@ -115,12 +115,10 @@ impl Peers {
         let (growth_mib, burst_mib) = (sampler.growth_mib, sampler.burst_mib);
         let programs: Vec<_> = sampler.parts.iter().filter_map(Part::program).collect();
         let workloads = sampler.parts.iter().map(Part::workload).collect();
-        let plan = Experiment {
-            about: format!("{} ms of a pattern, the whole of everything else.", self.millis),
-            metrics: metrics(),
-            targets: targets::all(),
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("{} ms of a pattern, the whole of everything else.", self.millis);
+        plan.meta.metrics = metrics();
+        plan.meta.targets = targets::all();
         let mut plan = plan
             .option("millis", self.millis)
             .option("growth mib", growth_mib)

@@ -156,9 +156,9 @@ impl Replaying {
             Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
         };
         let plan = options.common.experiment(&spec.name, all, &baseline, workloads, sampler)?;
-        let mut plan = Experiment { metrics: spec.metrics(), ..plan }
-            .option("declared_cpus", self.machine(None).cpus)
-            .option("millis", options.millis);
+        let mut plan =
+            plan.option("declared_cpus", self.machine(None).cpus).option("millis", options.millis);
+        plan.meta.metrics = spec.metrics();
         let Machine { memory, nodes, .. } = self.machine(None);
         if memory > 0 {
             plan = plan.option("declared_memory", memory);
@@ -172,7 +172,7 @@ impl Replaying {
         if spec.amount.is_some() {
             plan = plan.option("amount", self.amount());
         }
-        let settings = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
+        let settings = plan.meta.options.iter().map(|(name, value)| format!("{name} {value}"));
         let settings = settings.collect::<Vec<_>>().join(", ");
         plan.about = format!("a fresh process; {settings}.");
         Ok(Some(Staged::new(plan, move |run, out| {

@@ -73,7 +73,7 @@ fn fields(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
 }
 
 /// The measurements of a variant in the counted rounds.
-fn measured<'a>(
+pub(super) fn measured<'a>(
     run: &'a Run,
     workload: &'a str,
     tasks: u32,

@@ -6,7 +6,7 @@ use super::profile;
 use super::spec::Spec;
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
-use quarry_harness::results::{Cell, Direction, Metric, Run};
+use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
 use quarry_harness::statistics::mmtests::Sorted;
 use quarry_harness::table::{self, counted};
 use quarry_replay::policies::Policies;
@@ -186,9 +186,9 @@ fn not_warm(run: &Run) -> Option<String> {
     let selection = Selection::of(run);
     let mut cold = Vec::new();
     for &row in &selection.rows {
-        for variant in &run.meta.variants {
-            let slabs = slabs_per_operation(run, row, &variant.name);
-            if slabs >= SLABS && variant.copy_of.is_none() {
+        for variant in run.meta.variants.iter().filter(|it| it.copy_of.is_none()) {
+            let slabs = slabs_per_operation(run, row, variant);
+            if slabs >= SLABS {
                 let (name, judge::Row { workload, tasks }) = (&variant.name, row);
                 let tasks = counted(tasks, "task");
                 cold.push(format!("{name} ({workload}, {tasks}: {slabs:.2})"));
@@ -205,14 +205,11 @@ fn not_warm(run: &Run) -> Option<String> {
     })
 }
 
-fn slabs_per_operation(run: &Run, row: judge::Row<'_>, variant: &str) -> f64 {
-    let judge::Row { workload, tasks } = row;
+fn slabs_per_operation(run: &Run, row: judge::Row<'_>, variant: &Variant) -> f64 {
     let (mut slabs, mut operations) = (0, 0);
-    for sample in run.samples_of(Cell { workload, tasks, variant }) {
-        if let Some(measured) = &sample.measurement {
-            slabs += measured.counters.get("slabs").copied().unwrap_or(0);
-            operations += measured.operations;
-        }
+    for measured in profile::measured(run, row.workload, row.tasks, variant) {
+        slabs += measured.counters.get("slabs").copied().unwrap_or(0);
+        operations += measured.operations;
     }
     slabs as f64 / operations.max(1) as f64
 }

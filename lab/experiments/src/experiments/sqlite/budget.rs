@@ -90,19 +90,17 @@ impl Plan for SqliteBudget {
         };
         let work = format!("{} databases", self.databases);
         let workloads = workloads([&work]);
-        let plan = Experiment {
-            about: format!(
-                "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
-                self.lookups, self.mib, self.budget, self.latency
-            ),
-            metrics: metrics(),
-            targets: vec![
-                target("time per look-up, separate caches", &work, "separate", 1.0 / 1.5),
-                target("time per look-up, one shared group", &work, "shared", 1.0),
-            ],
-            warm_up: false,
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!(
+            "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
+            self.lookups, self.mib, self.budget, self.latency
+        );
+        plan.meta.metrics = metrics();
+        plan.meta.targets = vec![
+            target("time per look-up, separate caches", &work, "separate", 1.0 / 1.5),
+            target("time per look-up, one shared group", &work, "shared", 1.0),
+        ];
+        plan.warm_up = false;
         let plan = plan
             .option("databases", self.databases)
             .option("mib", self.mib)

@@ -65,12 +65,10 @@ impl Plan for SqliteHot {
         let work = format!("{mib} MiB");
         let workloads = workloads([&work]);
         let metric = Metric::time_per_operation().primary();
-        let plan = Experiment {
-            about: format!("{lookups} look-ups of each connection in a database of {work}."),
-            metrics: vec![metric, Metric::counted("pages read", "page_reads")],
-            targets: vec![target("look-ups in a hot database", &work, "separate", 1.0)],
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("{lookups} look-ups of each connection in a database of {work}.");
+        plan.meta.metrics = vec![metric, Metric::counted("pages read", "page_reads")];
+        plan.meta.targets = vec![target("look-ups in a hot database", &work, "separate", 1.0)];
         let plan = plan.option("mib", mib).option("lookups", lookups);
         Ok(Staged::new(plan, move |run, out| {
             if let Some((table, legend)) = targets_of(run) {

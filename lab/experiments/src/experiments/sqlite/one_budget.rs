@@ -61,12 +61,10 @@ impl Plan for OneBudget {
             Ok(program.breathe(&divisions[key.variant], &options)?.into())
         };
         let workloads = workloads([WORK]);
-        let plan = Experiment {
-            about: format!("{mib} MiB for heap and cache, {latency} us for each page read."),
-            metrics: metrics(),
-            warm_up: false,
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
+        let mut plan = experiment(&self.common, variants, workloads, sampler)?;
+        plan.about = format!("{mib} MiB for heap and cache, {latency} us for each page read.");
+        plan.meta.metrics = metrics();
+        plan.warm_up = false;
         let plan = plan.option("mib", mib).option("millis", millis).option("latency", latency);
         Ok(Staged::new(plan, |run, out| print_by_threads(run, WORK, "memory", out)))
     }

@@ -42,13 +42,11 @@ impl Plan for TruncateStall {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
         };
         let workloads = workloads(WAYS.map(|(_, name)| name));
-        let plan = Experiment {
-            about: format!("{pages} pages of 4 KiB, in a fresh process."),
-            metrics: metrics(),
-            warm_up: false,
-            ..experiment(&self.common, variants, workloads, sampler)?
-        };
-        let plan = plan.option("pages", pages);
+        let mut plan =
+            experiment(&self.common, variants, workloads, sampler)?.option("pages", pages);
+        plan.about = format!("{pages} pages of 4 KiB, in a fresh process.");
+        plan.meta.metrics = metrics();
+        plan.warm_up = false;
         Ok(Staged::new(plan, |run, out| {
             for (_, way) in WAYS {
                 writeln!(
