@@ -34,8 +34,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
-    Compare(compare::CompareArgs),
-    Advise(advise::AdviseArgs),
+    Compare(quarry_compare::Request),
+    Advise(quarry_compare::AdviceRequest),
     Ps(ps::PsArgs),
     Slabinfo(slabinfo::SlabinfoArgs),
     /// Free blocks of a running process, as /proc/buddyinfo has them.
@@ -77,8 +77,8 @@ fn main() {
         Command::Lab(args) => args.become_lab(None),
         Command::Record(args) => args.become_lab(Some("record")),
         Command::Simulate(args) => args.become_lab(Some("simulate")),
-        Command::Compare(args) => compare::run(args, out),
-        Command::Advise(args) => advise::run(args, out),
+        Command::Compare(args) => compare::run(&args, out),
+        Command::Advise(args) => advise::run(&args, out),
         Command::Ps(args) => report(ps::run(&args, out)),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
         Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),

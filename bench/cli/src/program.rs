@@ -3,6 +3,7 @@
 use crate::exit_status::say;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
+pub use quarry_compare::CommandLine;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -43,16 +44,6 @@ impl CannotRun {
         say(format_args!("{}: {why}", command.display()));
         self.exit_status()
     }
-}
-
-#[derive(clap::Args)]
-#[expect(missing_docs, reason = "clap would make it the about text of commands that flatten it")]
-pub struct CommandLine {
-    /// The program and its arguments.
-    // `allow_hyphen_values` is not set, because with it clap would take a mistyped option before
-    // the command for the command.
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
-    pub command: Vec<OsString>,
 }
 
 /// The file that `command` names, as `execvp` finds it.

@@ -4,7 +4,7 @@ use super::closing;
 use super::first_look::FirstLook;
 use super::judgement::Judgements;
 use super::readable::{readable, too_short};
-use super::request::{Request, Runs, Work, line};
+use super::request::{Request, Work, line};
 use super::weight::Weight;
 use anyhow::Result;
 use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
@@ -18,6 +18,8 @@ const SCHEMA: &str = "quarry-compare/1";
 
 pub(super) struct Answer<'a> {
     request: &'a Request,
+    /// The programs of the run's workloads.
+    pub(super) works: &'a [Work],
     pub(super) run: &'a Run,
     /// The run in units that suit its size (`readable.rs`).
     pub(super) shown: Run,
@@ -57,10 +59,16 @@ impl fmt::Display for Answer<'_> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(request: &'a Request, run: &'a Run, looks: &'a [Result<FirstLook>]) -> Self {
+    pub(super) fn new(
+        request: &'a Request,
+        works: &'a [Work],
+        run: &'a Run,
+        looks: &'a [Result<FirstLook>],
+    ) -> Self {
         let shown = readable(run);
         Self {
             request,
+            works,
             run,
             judgements: Judgements::of(run),
             shown_judgements: Judgements::of(&shown),
@@ -127,22 +135,23 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn markdown(&self) -> String {
-        format!("# quarry compare: `{}`\n\n{self}", line(&self.request.command))
+        format!("# quarry compare: `{}`\n\n{self}", line(&self.request.program.command))
     }
 
     fn head(&self) -> String {
         let rounds = self.run.rounds();
-        let asked = match self.request.runs {
-            Runs::Exactly(runs) if rounds < runs as usize => format!(" of {runs}"),
-            Runs::Exactly(_) => String::new(),
-            Runs::UntilInterval { share, at_most } => {
-                format!(" (until every interval is within {} %, at most {at_most})", share * 100.0)
+        let most = self.request.at_most();
+        let asked = match self.request.target_ci {
+            Some(share) => {
+                format!(" (until every interval is within {} %, at most {most})", share * 100.0)
             }
+            None if rounds < most as usize => format!(" of {most}"),
+            None => String::new(),
         };
         format!(
             "{}\n{}{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
-            line(&self.request.command),
+            line(&self.request.program.command),
             table::counted(rounds, "round"),
             self.run.meta.seed
         )
@@ -295,7 +304,7 @@ impl<'a> Answer<'a> {
         json!({
             "schema": SCHEMA,
             "meta": self.run.meta,
-            "parameters": self.request.works.iter().map(parameters).collect::<Vec<_>>(),
+            "parameters": self.works.iter().map(parameters).collect::<Vec<_>>(),
             "probe": probes[0],
             "probes": probes,
             "verdicts": verdicts,

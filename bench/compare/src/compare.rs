@@ -1,7 +1,7 @@
 //! `quarry compare`: an experiment whose workloads are runs of a supervised program.
 
 use crate::allocator_spec::{self, BuiltIn};
-use crate::allocators::GLIBC;
+use crate::allocators::{GLIBC, QUARRY};
 use crate::answer::Answer;
 use crate::condition::{Condition, Finding};
 use crate::contenders::{self, Contender};
@@ -12,7 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::judgement::Judgements;
 use crate::launch::Program;
 use crate::reach::{self, NoVerdict};
-use crate::request::{Ending, Request, Runs, Work, line};
+use crate::request::{Ending, Request, Work, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::{export, raw};
 use anyhow::{Context, Result, bail};
@@ -26,17 +26,25 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Compares, and prints to `out`.
+/// The allocators that are compared if none are named.
+const USUAL_ALLOCATORS: [&str; 5] = [GLIBC, "jemalloc", "tcmalloc", "mimalloc", QUARRY];
+
+/// Compares `works`, one for each of [`Request::variants`], and prints to `out`.
 ///
 /// # Errors
 /// A fault of the request, or the reason why nothing could be measured.
-pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -> Result<Ending> {
-    let figures = Figure::parse_all(&request.metrics)?;
+pub fn compare(
+    request: &Request,
+    mut works: Vec<Work>,
+    built_in: &BuiltIn<'_>,
+    out: &mut dyn Write,
+) -> Result<Ending> {
+    let figures = Figure::parse_all(&request.metric)?;
     let conditions = conditions(request, &figures)?;
     let mut contenders = present(request, built_in, out)?;
     let baseline = baseline_of(&contenders, request.baseline.as_deref())?;
     let library = contenders[0].allocator.file()?;
-    for work in &request.works {
+    for work in &works {
         if let Some(no_verdict) = reach::before_it_runs(&work.interpreter, &library) {
             return refuse(&no_verdict, out);
         }
@@ -46,7 +54,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let interrupt = Rc::new(Interrupt::listen()?);
     contenders::add_copy(&mut contenders, &baseline);
     let program = |it| Program::of(it, input.path.clone(), request.timeout, request.ignore_failure);
-    let programs = request.works.iter().map(program).collect();
+    let programs = works.iter().map(program).collect();
     let checks = request.check_output;
     let mut program = SupervisedProgram::new(programs, contenders, figures, checks, &interrupt)?;
     // A missing number would be missing in every run; other faults may concern only this run.
@@ -54,21 +62,20 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         Err(error) if error.is::<NoNumber>() => Err(error),
         look => Ok(look),
     };
-    let mut looks = (0..request.works.len()).map(look).collect::<Result<Vec<_>>>()?;
+    let mut looks = (0..works.len()).map(look).collect::<Result<Vec<_>>>()?;
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
     }
-    let mut request = request.clone();
-    if let Some(ending) = leave_out(&mut request, &mut program, &mut looks, &library, out)? {
+    if let Some(ending) = leave_out(request, &mut works, &mut program, &mut looks, &library, out)? {
         return Ok(ending);
     }
     let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
-    let run = experiment(&request, baseline, program, idles);
-    let run = run.of_program(&request.command, input.said.clone()).conduct()?;
-    let answer = Answer::new(&request, &run, &looks);
+    let run = experiment(request, &works, baseline, program, idles);
+    let run = run.of_program(&request.program.command, input.said.clone()).conduct()?;
+    let answer = Answer::new(request, &works, &run, &looks);
     write!(out, "{answer}")?;
-    places.write(&answer, &request)?;
+    places.write(&answer)?;
     let mut ending = match interrupt.signal() {
         Some(signal) => Ending::Interrupted(signal),
         None if run.failures().is_empty() => Ending::Complete,
@@ -83,7 +90,8 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
 /// Leaves out the workloads that no allocator can change. If none remains, prints why and returns
 /// how the comparison ends.
 fn leave_out(
-    request: &mut Request,
+    request: &Request,
+    works: &mut Vec<Work>,
     program: &mut SupervisedProgram,
     looks: &mut Vec<Result<FirstLook>>,
     library: &Path,
@@ -94,15 +102,15 @@ fn leave_out(
     };
     let refusals: Vec<Option<NoVerdict>> = looks.iter().map(no_verdict).collect();
     let stays: Vec<bool> = refusals.iter().map(Option::is_none).collect();
-    let name = request.program();
-    for (work, refusal) in request.works.iter().zip(refusals) {
+    let name = request.program_name();
+    for (work, refusal) in works.iter().zip(refusals) {
         let Some(refusal) = refusal else { continue };
         if stays.iter().all(|stays| !stays) {
             return refuse(&refusal, out).map(Some);
         }
         writeln!(out, "left out: {}: {}", work.variant.name(&name), refusal.why)?;
     }
-    retain(&mut request.works, &stays);
+    retain(works, &stays);
     retain(&mut program.programs, &stays);
     retain(looks, &stays);
     Ok(None)
@@ -118,7 +126,7 @@ fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
     let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     let conditions = request.fail_if.iter().map(|text| Condition::parse(text, &names));
     let conditions: Vec<Condition> = conditions.collect::<Result<_>>()?;
-    if !conditions.is_empty() && (request.runs.at_most() as usize) < MIN_PAIRS {
+    if !conditions.is_empty() && (request.at_most() as usize) < MIN_PAIRS {
         bail!(Usage(format!(
             "--fail-if judges intervals, which fewer than {MIN_PAIRS} runs do not have; accepted: \
              --runs {MIN_PAIRS} or more"
@@ -153,8 +161,11 @@ fn present(
     built_in: &BuiltIn<'_>,
     out: &mut dyn Write,
 ) -> Result<Vec<Contender>> {
-    let found = allocator_spec::find(&request.allocators, built_in)?;
-    if request.needs_all && !found.absent.is_empty() {
+    let usual = USUAL_ALLOCATORS.map(str::to_owned);
+    let named = &request.allocators[..];
+    let found = allocator_spec::find(if named.is_empty() { &usual } else { named }, built_in)?;
+    let needs_all = !named.is_empty() && !request.fail_if.is_empty();
+    if needs_all && !found.absent.is_empty() {
         bail!(
             "--fail-if: not every allocator of --allocators is there: {}",
             found.absent.join("; ")
@@ -189,19 +200,19 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
 /// Files that are written at the end, and opened before anything runs.
 struct Places(Vec<(Destination, Content)>);
 
-type Content = fn(&Request, &Answer<'_>) -> Result<Vec<u8>>;
+type Content = fn(&Answer<'_>) -> Result<Vec<u8>>;
 
 impl Places {
     fn open(request: &Request) -> Result<Self> {
         let all: [(&str, &Option<PathBuf>, Present, Content); 4] = [
-            ("--export-csv", &request.csv, Present::Replaced, export::csv),
-            ("--export-markdown", &request.markdown, Present::Replaced, |_, it| {
+            ("--export-csv", &request.export_csv, Present::Replaced, export::csv),
+            ("--export-markdown", &request.export_markdown, Present::Replaced, |it| {
                 Ok(it.markdown().into_bytes())
             }),
-            ("--json", &request.json, Present::Replaced, |_, it| {
+            ("--json", &request.json, Present::Replaced, |it| {
                 Ok(serde_json::to_vec(&it.as_json())?)
             }),
-            ("--html", &request.html, NEW, |_, it| it.page()),
+            ("--html", &request.html, NEW, |it| it.page()),
         ];
         let asked = all.into_iter().filter_map(|(option, place, present, content)| {
             let open = |place: &PathBuf| Destination::open(option, place, present);
@@ -212,48 +223,49 @@ impl Places {
         Ok(Self(places))
     }
 
-    fn write(self, answer: &Answer<'_>, request: &Request) -> Result<()> {
-        self.0.into_iter().try_for_each(|(place, content)| place.write(&content(request, answer)?))
+    fn write(self, answer: &Answer<'_>) -> Result<()> {
+        self.0.into_iter().try_for_each(|(place, content)| place.write(&content(answer)?))
     }
 }
 
 fn experiment(
     request: &Request,
+    works: &[Work],
     baseline: String,
     program: SupervisedProgram,
     idles: bool,
 ) -> Experiment {
-    let name = request.program();
+    let name = request.program_name();
     let workload = |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
-    let prepare = request.works[0].variant.prepare.as_ref();
-    let workloads = request.works.iter().map(workload).collect();
+    let prepare = works[0].variant.prepare.as_ref();
+    let workloads = works.iter().map(workload).collect();
     let variants = contenders::variants(&program.contenders);
     let metrics = metrics(&program.figures, idles);
     let mut experiment = Experiment::new("compare", variants, workloads, program);
-    experiment.enough = Some(enough(request.runs));
+    experiment.enough = Some(enough(request.target_ci, request.at_most()));
     experiment.out.clone_from(&request.out);
     let meta = &mut experiment.meta;
     (meta.baseline, meta.metrics, meta.strict) = (baseline, metrics, true);
-    meta.rounds = request.runs.at_most();
+    meta.rounds = request.at_most();
     meta.seed = request.seed.unwrap_or(meta.seed);
     if let Some(prepare) = prepare {
         experiment = experiment.option("prepare", prepare.display());
     }
     experiment
-        .option("command", line(&request.command))
+        .option("command", line(&request.program.command))
         .option("ignore-failure", request.ignore_failure)
         .option("timeout", raw::seconds(request.timeout))
         .option("check-output", request.check_output)
 }
 
 /// Ends a comparison if every run fails, or once the intervals are as narrow as requested.
-fn enough(runs: Runs) -> Stop {
+fn enough(target: Option<f64>, at_most: u32) -> Stop {
     Box::new(move |run: &Run| {
         let no = Enough::No { expected: None };
         if run.samples.iter().all(|sample| sample.failure.is_some()) {
             return Enough::Yes;
         }
-        let Runs::UntilInterval { share, at_most } = runs else { return no };
+        let Some(share) = target else { return no };
         let judgements = Judgements::of(run);
         let expected = judgements.runs_until_within(share);
         let expected = expected.map(|runs| runs.max(run.rounds() + 1).min(at_most as usize));

@@ -1,7 +1,7 @@
 //! The figures of a comparison as CSV: a row for each workload, allocator and metric.
 
 use crate::answer::Answer;
-use crate::request::{Request, line};
+use crate::request::line;
 use anyhow::Result;
 use quarry_harness::results::{Cell, Metric, Relation, Variant};
 use quarry_harness::statistics;
@@ -12,13 +12,13 @@ const COLUMNS: &str = "allocator,metric,unit,runs,failed,median,min,max,baseline
 /// Writes every judgement in recorded units. `change`, `low` and `high` are the ratio to the
 /// baseline or the difference from it, as `relation` says, with its 95 % interval. The columns
 /// after `command` are the parameters of `-L`, as `parameter_NAME`.
-pub(super) fn csv(request: &Request, answer: &Answer<'_>) -> Result<Vec<u8>> {
+pub(super) fn csv(answer: &Answer<'_>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let parameters = request.works[0].variant.parameters.iter();
+    let parameters = answer.works[0].variant.parameters.iter();
     let parameters = parameters.map(|(name, _)| format!("parameter_{name}"));
     let head = std::iter::once("command".to_owned()).chain(parameters);
     writer.write_record(head.chain(COLUMNS.split(',').map(str::to_owned)))?;
-    for (work, workload) in request.works.iter().zip(&answer.run.meta.workloads) {
+    for (work, workload) in answer.works.iter().zip(&answer.run.meta.workloads) {
         let values = work.variant.parameters.iter().map(|(_, value)| value.clone());
         let start: Vec<String> =
             std::iter::once(line(&work.variant.command)).chain(values).collect();

@@ -9,7 +9,7 @@
 //! known               data: other people's allocators, sanitizers, runtimes
 //! inside              sanitizers and allocators that a program carries inside
 //! compare             `quarry compare`: an experiment whose workloads are runs of a program
-//! request             the request of `quarry compare`
+//! request             the options of `quarry compare`
 //! allocator_spec      which allocators, with which settings
 //! first_look          runs with calls of malloc counted, before the comparison
 //! weight              whether the allocator has enough influence for a comparison
@@ -68,8 +68,8 @@ pub use allocators::FindLibrary;
 pub use compare::compare;
 pub use interrupt::Interrupt;
 pub use launch::{Launcher, Program};
-pub use parameters::{CommandVariant, scan};
+pub use parameters::CommandVariant;
 pub use raw::{Clients, Raw, Served, difference};
 pub use reach::Probe;
-pub use request::{Ending, Request, Runs, Work};
+pub use request::{CommandLine, Ending, Request, Work};
 pub use supervisor::{SUPERVISE_COMMAND, SuperviseArgs, supervise};

@@ -20,11 +20,9 @@ pub struct CommandVariant {
 }
 
 /// The command lines of all combinations of values. In `scans` names and comma-separated values
-/// alternate, as the command-line parser collects them.
-///
-/// # Errors
-/// An invalid name or list, or a name that the command does not mention.
-pub fn scan(
+/// alternate, as the command-line parser collects them. Fails on an invalid name or list, or a name
+/// that the command does not mention.
+pub(super) fn scan(
     scans: &[String],
     command: &[OsString],
     prepare: Option<&OsStr>,

@@ -1,76 +1,140 @@
-//! The request of `quarry compare`, and the ways in which a comparison ends.
+//! The options of `quarry compare`, and the ways in which a comparison ends.
 
-use crate::parameters::CommandVariant;
+use crate::parameters::{CommandVariant, scan};
+use anyhow::Result;
+use quarry_harness::options;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The rule for the number of runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Runs {
-    /// This number of runs on each allocator.
-    Exactly(u32),
-    /// Until half the width of each interval is at most a share of the baseline.
-    UntilInterval {
-        /// The share.
-        share: f64,
-        /// Maximum number of runs.
-        at_most: u32,
-    },
+/// Find out which allocator is best for a program.
+///
+/// Runs CMD on each allocator in turn, in blocks of shuffled order; every run is a fresh process.
+/// Prints the differences, with 95 % intervals of the paired differences and a verdict for each.
+/// Each run proves which allocator served it. If none can make a difference (static, Go, Python's
+/// own allocator, ...), prints the reason and what would help. A second copy of the baseline runs
+/// along and shows the noise. Every run reads standard input from its beginning, even from a pipe.
+/// Ctrl-C prints the results so far. The last lines sum up the result in a sentence.
+///
+/// Exit status 0: no run failed; 1: something failed, or there is nothing to compare; 2: a wrong
+/// option, and nothing ran; 3: a condition of --fail-if is met; 126 and 127: CMD cannot be executed
+/// or is not found; 130: interrupted.
+#[derive(clap::Args)]
+pub struct Request {
+    /// Allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, quarry-slub and others by name, or
+    /// NAME=FILE. NAME:KEY=VALUE sets an option: for quarry as `--set` does (quarry:LIMIT=1G), for
+    /// others in the environment (glibc:MALLOC_ARENA_MAX=1) [default:
+    /// glibc,jemalloc,tcmalloc,mimalloc,quarry].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(super) allocators: Vec<String>,
+    /// Runs on each allocator, besides a warm-up; below 6 there are no intervals.
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) runs: u32,
+    /// Run until every allocator's interval reaches at most this far to either side, such as 1%.
+    #[arg(long, value_name = "PERCENT", conflicts_with = "runs", value_parser = percent)]
+    pub(super) target_ci: Option<f64>,
+    /// Maximum number of runs for --target-ci.
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "target_ci",
+        value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub(super) max_runs: u32,
+    /// The allocator that the others are compared with [default: glibc, else the first].
+    #[arg(long, value_name = "NAME")]
+    pub(super) baseline: Option<String>,
+    /// A number that the program prints: a regular expression with one capture group around it. The
+    /// name of the group, or else the expression, is the number's name: `higher:(?<rate>[0-9.]+)
+    /// requests per second`. `higher:` or `lower:` asks for a verdict, and the closing sentence is
+    /// then about the first such number, not wall time. The last match counts.
+    #[arg(long, value_name = "REGEX")]
+    pub(super) metric: Vec<String>,
+    /// A run whose standard output differs from that of the first one has failed.
+    #[arg(long)]
+    pub(super) check_output: bool,
+    /// A run that takes longer than this, such as 30s or 5m, has failed.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = options::duration)]
+    pub(super) timeout: Duration,
+    /// File that every run reads, from its beginning [default: standard input; a pipe is first
+    /// copied to a file, and a terminal counts as empty].
+    #[arg(long, value_name = "FILE")]
+    pub(super) input: Option<PathBuf>,
+    /// A shell command that runs before each run, on the C library's allocator. Its time is not
+    /// counted, processes that it leaves running are ended, and if it fails the run has failed.
+    #[arg(long, value_name = "CMD")]
+    pub(super) prepare: Option<OsString>,
+    /// Count runs whatever their exit status is. A signal or the timeout still fails a run.
+    #[arg(short = 'i', long)]
+    pub(super) ignore_failure: bool,
+    /// Compare once for each value, which replaces {NAME} in CMD and in --prepare: -L n 1,2,4. With
+    /// several -L every combination is compared.
+    #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"])]
+    pub(super) parameter_list: Vec<String>,
+    /// Fail with status 3 if the 95 % interval of an allocator's difference from the baseline lies
+    /// beyond a bound: 'peak RSS > +5 %' or 'rate < -3 %'. Can be given several times. If nothing
+    /// can be judged, or one of the --allocators is absent, the status is 1.
+    #[arg(long, value_name = "CONDITION")]
+    pub(super) fail_if: Vec<String>,
+    /// Compare even if an allocator has hardly any influence on the program.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Write every figure to a CSV file: a row for each allocator and metric.
+    #[arg(long, value_name = "FILE")]
+    pub(super) export_csv: Option<PathBuf>,
+    /// Write the printed text to a file of Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub(super) export_markdown: Option<PathBuf>,
+    /// Write all measurements, and the verdicts, to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page with pictures, verdicts and every sample to a new file; it needs no network.
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Results directory for `quarry lab`; each run is written to it as soon as it ends.
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Seed of the order of runs [default: from the clock].
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) program: CommandLine,
 }
 
-impl Runs {
-    /// Maximum number of runs on each allocator.
-    #[must_use]
-    pub fn at_most(self) -> u32 {
-        match self {
-            Self::Exactly(runs) => runs,
-            Self::UntilInterval { at_most, .. } => at_most,
-        }
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("accepted: a percentage above 0, such as 1% or 0.5%".to_owned()),
     }
 }
 
-/// A request for a comparison.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Allocators as `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
-    pub allocators: Vec<String>,
-    /// The rule for the number of runs.
-    pub runs: Runs,
-    /// Name of the baseline; `None`: glibc, else the first allocator.
-    pub baseline: Option<String>,
-    /// Figures that the program prints.
-    pub metrics: Vec<String>,
-    /// True if all runs must print the same output.
-    pub check_output: bool,
-    /// Time after which a run has failed.
-    pub timeout: Duration,
-    /// The file that every run reads; `None`: standard input.
-    pub input: Option<PathBuf>,
-    /// True if a run counts with any exit status.
-    pub ignore_failure: bool,
-    /// True if a program is compared even if an allocator has hardly any influence on it.
-    pub force: bool,
-    /// Conditions under which the comparison fails: `METRIC > +N %` or `METRIC < -N %`.
-    pub fail_if: Vec<String>,
-    /// True if the comparison needs every allocator to be installed.
-    pub needs_all: bool,
-    /// The CSV file for all figures.
-    pub csv: Option<PathBuf>,
-    /// The Markdown file for the tables.
-    pub markdown: Option<PathBuf>,
-    /// The JSON file for all samples and verdicts.
-    pub json: Option<PathBuf>,
-    /// The new HTML file for a page with pictures.
-    pub html: Option<PathBuf>,
-    /// The results directory, for `quarry lab`.
-    pub out: Option<PathBuf>,
-    /// Seed of the order of runs; `None`: from the clock.
-    pub seed: Option<u64>,
-    /// Name and arguments as the user gave them, with `{name}` in place of values.
+impl Request {
+    /// The command lines of all combinations of values of `-L`.
+    ///
+    /// # Errors
+    /// A usage error: an invalid name or list, or a name that the command does not mention.
+    pub fn variants(&self) -> Result<Vec<CommandVariant>> {
+        scan(&self.parameter_list, &self.program.command, self.prepare.as_deref())
+    }
+
+    /// Maximum number of runs on each allocator.
+    pub(super) fn at_most(&self) -> u32 {
+        if self.target_ci.is_some() { self.max_runs } else { self.runs }
+    }
+
+    /// The program's name, without its folder.
+    pub(super) fn program_name(&self) -> String {
+        let name = self.program.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+#[derive(clap::Args)]
+#[expect(missing_docs, reason = "clap would make it the about text of commands that flatten it")]
+pub struct CommandLine {
+    /// The program and its arguments.
+    // `allow_hyphen_values` is not set, because with it clap would take a mistyped option before
+    // the command for the command.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
-    /// The programs: one for each combination of values.
-    pub works: Vec<Work>,
 }
 
 /// A program that is compared.
@@ -82,13 +146,6 @@ pub struct Work {
     pub file: PathBuf,
     /// The file whose code runs in the end: for a script its interpreter.
     pub interpreter: PathBuf,
-}
-
-impl Request {
-    pub(super) fn program(&self) -> String {
-        let name = self.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
-        name.rsplit('/').next().unwrap_or_default().to_owned()
-    }
 }
 
 /// The words of a command with blanks between them.
@@ -108,4 +165,18 @@ pub enum Ending {
     Incomplete,
     /// A signal ended the comparison; the results so far were printed.
     Interrupted(u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_shares() {
+        assert_eq!(percent("1%"), Ok(0.01));
+        assert_eq!(percent("0.5"), Ok(0.005));
+        for text in ["", "0%", "x%", "-1%", "200%", "NaN"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The options of every experiment, with defaults of each experiment.
+//! The options of every experiment, with defaults of each experiment, and their values.
 
 use crate::experiment::Experiment;
 use crate::results::{self, Variant, Workload};
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::marker::PhantomData;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The usual `--samples`: enough to tell a difference of 3 % from average noise.
 pub const USUAL_SAMPLES: &str = "50";
@@ -131,6 +132,14 @@ impl<D: Defaults> Common<D> {
     }
 }
 
+/// Parses a length of time with its unit, above 0; the error names the accepted form.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("accepted: a number with its unit, such as 500ms, 30s or 5m".to_owned()),
+    }
+}
+
 /// Checks that the `index`th of the chosen variants was not chosen before.
 ///
 /// # Errors
@@ -240,6 +249,14 @@ mod tests {
         assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
         assert_eq!(of(&["b"]).unwrap(), ["b"]);
         assert!(of(&["a"]).unwrap_err().to_string().starts_with("no letter a; "));
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        for text in ["", "30", "0s", "soon"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
     }
 
     #[test]

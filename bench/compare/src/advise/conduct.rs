@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
 use crate::readable::SHORT;
-use crate::request::line;
+use crate::request::{Work, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::{allocators, closing, reach};
 use anyhow::{Result, bail};
@@ -40,21 +40,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Name of the baseline if the program's allocator is not known yet, or cannot be replaced.
 const WHAT_IT_HAS: &str = "what it has";
 
-/// Advises, and prints to `out`.
+/// Advises on `work`, and prints to `out`.
 ///
 /// # Errors
 /// A fault of the request, or the reason why nothing could be measured.
 pub fn advise(
     request: &AdviceRequest,
+    work: &Work,
     built_in: &BuiltIn<'_>,
     out: &mut dyn Write,
 ) -> Result<AdviceEnding> {
     let began = Instant::now();
-    let figures = Figure::parse_all(&request.metrics)?;
+    let figures = Figure::parse_all(&request.metric)?;
     if figures.first().is_some_and(|figure| figure.direction == Direction::None) {
         bail!(Usage(format!(
             "--metric {}: no direction; accepted: 'higher:' or 'lower:' in front of the first",
-            request.metrics[0]
+            request.metric[0]
         )));
     }
     let candidates = Candidates::named(&request.allocators, built_in)?;
@@ -62,9 +63,9 @@ pub fn advise(
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
     let html =
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
-    let command = line(&request.work.variant.command);
+    let command = line(&work.variant.command);
     let mut telling = Telling { command, candidates, ..Telling::default() };
-    match conduct(request, built_in, figures, began, &mut telling)? {
+    match conduct(request, work, built_in, figures, began, &mut telling)? {
         Ok(verdict) => telling.verdict = verdict,
         Err(signal) => {
             writeln!(out, "interrupted before there was an answer")?;
@@ -90,6 +91,7 @@ type Searched = Result<Result<Verdict, u32>>;
 
 fn conduct(
     request: &AdviceRequest,
+    work: &Work,
     built_in: &BuiltIn<'_>,
     figures: Vec<Figure>,
     began: Instant,
@@ -97,13 +99,13 @@ fn conduct(
 ) -> Searched {
     let glibc = Contender::from(allocators::glibc());
     let library = glibc.allocator.file()?;
-    if let Some(why) = reach::before_it_runs(&request.work.interpreter, &library) {
+    if let Some(why) = reach::before_it_runs(&work.interpreter, &library) {
         return Ok(Ok(out_of_reach(WHAT_IT_HAS, &why)));
     }
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
-    let program = Program::of(&request.work, input.path.clone(), timeout, request.ignore_failure);
+    let program = Program::of(work, input.path.clone(), timeout, request.ignore_failure);
     let checks = request.check_output;
     let mut program =
         SupervisedProgram::new(vec![program], vec![glibc.clone()], figures, checks, &interrupt)?;

@@ -1,7 +1,7 @@
 //! `quarry advise`: which allocator, or which of Quarry's own policies, is best for a program.
 //!
 //! ```text
-//! request     the request of `quarry advise`
+//! request     the options of `quarry advise`
 //! facts       what is known of the machine and the program before anything is compared
 //! candidates  the allocators and policies that these facts make worth measuring
 //! plan        how many runs fit into the time

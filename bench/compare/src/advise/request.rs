@@ -1,6 +1,9 @@
-//! The request of `quarry advise`, and the ways in which the search ends.
+//! The options of `quarry advise`, and the ways in which the search ends.
 
-use crate::request::Work;
+use crate::parameters::CommandVariant;
+use crate::request::CommandLine;
+use quarry_harness::options::duration;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,33 +19,68 @@ pub enum Goal {
     Memory,
 }
 
-/// A request for advice.
-#[derive(Clone, Debug)]
+/// Say which allocator a program should have, in less than five minutes.
+///
+/// Runs CMD on every installed allocator, and on those of Quarry's slab and page policies that suit
+/// the program and the machine. Drops most of them, and tests the best one by further runs,
+/// interleaved with glibc. The answer is the first line: "keep glibc", or "use X" with the gain.
+/// The evidence follows, and then the lines for systemd, Docker and Kubernetes. If no allocator can
+/// change anything, a run is too short or too long, or these runs do not decide, the first line
+/// gives the reason.
+///
+/// Exit status 0: there is an answer; 1: the runs did not decide, or something failed; 2: a wrong
+/// option, and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
+#[derive(clap::Args)]
 pub struct AdviceRequest {
-    /// Names of candidates; without names the facts suggest candidates.
-    pub allocators: Vec<String>,
-    /// The gain that the user wants.
-    pub goal: Goal,
+    /// Candidates, spelled as for `quarry compare` [default: all that are installed, and the
+    /// policies that suit the program and the machine].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub(super) allocators: Vec<String>,
+    /// The gain that you want.
+    #[arg(long, value_enum, default_value = "either")]
+    pub(super) goal: Goal,
     /// Time for the whole search.
-    pub budget: Duration,
-    /// Figures that the program prints; the first one is judged instead of its time.
-    pub metrics: Vec<String>,
-    /// True if all runs must print the same.
-    pub check_output: bool,
-    /// True if a run counts whatever its exit status is.
-    pub ignore_failure: bool,
-    /// True if the program is examined even if an allocator has hardly any influence on it.
-    pub force: bool,
-    /// The file that every run reads; `None`: standard input.
-    pub input: Option<PathBuf>,
-    /// The file that the answer and its evidence are written to as JSON.
-    pub json: Option<PathBuf>,
-    /// The new file that the answer and the test are written to as a page.
-    pub html: Option<PathBuf>,
-    /// Seed of the order of runs; `None`: from the clock.
-    pub seed: Option<u64>,
-    /// The program.
-    pub work: Work,
+    #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
+    pub(super) budget: Duration,
+    /// Judge a number that the program prints instead of its time: `higher:REGEX` or `lower:REGEX`
+    /// with one capture group, as for `quarry compare`.
+    #[arg(long, value_name = "REGEX")]
+    pub(super) metric: Vec<String>,
+    /// A run whose standard output differs from that of the first one has failed.
+    #[arg(long)]
+    pub(super) check_output: bool,
+    /// Count runs whatever their exit status is.
+    #[arg(short = 'i', long)]
+    pub(super) ignore_failure: bool,
+    /// A shell command that runs before each run. Its time counts only for --budget.
+    #[arg(long, value_name = "CMD")]
+    pub(super) prepare: Option<OsString>,
+    /// File that every run reads, from its beginning [default: standard input].
+    #[arg(long, value_name = "FILE")]
+    pub(super) input: Option<PathBuf>,
+    /// Measure even if an allocator has hardly any influence on the program.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Write the answer and its evidence to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the answer, with pictures and every sample of the test, to a new file, as a page.
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Seed of the order of runs [default: from the clock].
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) program: CommandLine,
+}
+
+impl AdviceRequest {
+    /// The command line.
+    #[must_use]
+    pub fn variant(&self) -> CommandVariant {
+        let (command, prepare) = (self.program.command.clone(), self.prepare.clone());
+        CommandVariant { parameters: Vec::new(), command, prepare }
+    }
 }
 
 /// The way in which the search for an answer ended.
