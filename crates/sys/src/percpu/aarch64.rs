@@ -19,7 +19,7 @@
 use crate::percpu::layout::{LIST_MAX, SLOT_SHIFT, TOP_BITS};
 
 // `uxth` takes as many bits as `top` has; an operation adds 1 << 16 to the header, as 16 << 12.
-const _: () = assert!(SLOT_SHIFT == 17 && TOP_BITS == 16 && LIST_MAX == (1 << 20) - 1);
+const _: () = assert!(SLOT_SHIFT == 18 && TOP_BITS == 16 && LIST_MAX == (1 << 20) - 1);
 
 /// Arms the sequence's descriptor, with `t` as scratch. If the thread has no registration, jumps to
 /// `leave`, or, in a sequence with a `result`, sets the result to null and jumps to label 7.
@@ -55,7 +55,7 @@ macro_rules! enter {
             arm!($($leave)+),
             "\n",
             "ldr {t:w}, [{thread}, {index}]\n",
-            "add {t}, {slots}, {t}, lsl #17",
+            "add {t}, {slots}, {t}, lsl #18",
         )
     };
 }

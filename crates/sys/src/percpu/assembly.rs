@@ -7,7 +7,7 @@
 //! ```text
 //! 2: rseq_cs = descriptor           ; from here the kernel sends an interrupted thread to 88
 //! 3: if cpu_id < 0: leave           ; the sequence proper begins
-//!    slot = slots + (number << 17)
+//!    slot = slots + (number << 18)
 //!    cell = slot + offset of the cell
 //!    if the bounds refuse: leave
 //!    ...                            ; loads, and stores to memory that no thread reads yet
@@ -69,7 +69,7 @@ macro_rules! register {
 #[macro_export]
 macro_rules! slot_layout {
     (slot_shift) => {
-        "17"
+        "18"
     };
     (cell_shift) => {
         "5"

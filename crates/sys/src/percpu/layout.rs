@@ -21,9 +21,9 @@
 //! takes room.
 
 /// log2 of [`SLOT_BYTES`], an immediate operand of the sequences.
-pub(super) const SLOT_SHIFT: u32 = 17;
+pub(super) const SLOT_SHIFT: u32 = 18;
 /// Bytes of address space per slot, so that 16 bits can number its words. The narrow places of 72
-/// size classes of up to 128 objects take 52 KiB, the wide places 64 KiB.
+/// size classes of up to 128 objects take 52 KiB, the wide places 192 KiB.
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
@@ -33,9 +33,9 @@ const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
 pub(super) const FIRST_WORD: usize = CELLS_BYTES / 8;
 pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
 /// Wide places of a slot. One word names their owners, one byte for each place.
-pub const WIDE_PLACES: usize = 8;
-/// Maximum number of objects of an array in a wide place: enough for a burst of a thousand.
-pub const WIDE_OBJECTS: usize = 1024;
+pub const WIDE_PLACES: usize = 6;
+/// Maximum number of objects of an array in a wide place: enough for a burst of four thousand.
+pub const WIDE_OBJECTS: usize = 4096;
 /// Number of objects below the top with which a push compares its own, and of guard words.
 pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
