@@ -78,7 +78,12 @@ impl CacheLimits {
 
     /// Bounds of the room of arrays: all together may have as much as barns may hold.
     pub(super) fn rooms(zones: &Zones) -> Limits {
-        Limits { slot: SLOT_MOST, all: Self::barns_most(zones), least: SLOT_LEAST }
+        Limits {
+            slot: SLOT_MOST,
+            all: Self::barns_most(zones),
+            least: SLOT_LEAST,
+            wide: usize::MAX,
+        }
     }
 
     pub(super) fn barns_pressed(zones: &Zones) -> usize {

@@ -136,7 +136,8 @@ impl<P: Arrays> SheafView<'_, P> {
     fn has_width_left(&self, slot: SlotIndex) -> bool {
         let context = self.context;
         let bytes = |cache: &Cache| self.policy.at(context.with(cache)).own.width.wide_bytes();
-        let owners = context.percpu.area().wide_owners(slot);
+        let own = self.cache.id().index();
+        let owners = context.percpu.area().wide_owners(slot).filter(|owner| *owner != own);
         let (mut places, mut held) = (0, 0);
         for owner in owners {
             places += 1;

@@ -14,6 +14,9 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 const SHEAF_BYTES: usize = 128 << 10;
 /// Maximum number of bytes of objects in a wide array, within 64..=[`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
+/// Maximum number of objects in a wide array that never was full right after it was empty: it only
+/// exchanges much with the barn, and more objects in it would only take memory.
+const EXCHANGED: usize = 1024;
 /// Maximum number of objects in a sheaf of a wide array. (256: no faster, twice as long to move.)
 const WIDE_SHEAF: usize = 128;
 /// A narrow array becomes wide at this score.
@@ -103,19 +106,22 @@ impl Width {
         means: &mut Means<'_>,
     ) -> Miss {
         let area = percpu.area();
-        if area.is_wide(slot, array) {
-            return Miss { sheaf: self.wide_sheaf(), has_grown: false, was_refused: false };
+        let (room, is_wide) = (area.room(slot, array), area.is_wide(slot, array));
+        let sheaf = if is_wide { self.wide_sheaf() } else { self.sheaf_of(room) };
+        let most = self.wide.load(Ordering::Relaxed) as usize;
+        if is_wide && room >= most {
+            return Miss { sheaf, has_grown: false, was_refused: false };
         }
-        let room = area.room(slot, array);
         let is_short = room < area.capacity(array);
         let word = area.word(slot, array, MISSES);
         let all = word.load(Ordering::Relaxed);
         let seen = all & MISSES_MASK;
-        let gain = match full && seen & 1 == 1 {
+        let is_turn = full && seen & 1 == 1;
+        let gain = match is_turn {
             _ if is_short => 1,
             true => TURN_SCORE,
             // If the barn is empty, slabs serve misses: a larger array would save nothing.
-            false => u64::from(barn_has_some && self.wide_sheaf() > self.narrow_sheaf()),
+            false => u64::from(barn_has_some && self.wide_sheaf() > sheaf),
         };
         let mut score = match (seen >> 1) + gain {
             score if is_short => score,
@@ -140,11 +146,13 @@ impl Width {
             let sheaf = self.sheaf_of(area.room(slot, array));
             return Miss { sheaf, has_grown, was_refused: false };
         }
+        let wide = if is_turn { most } else { most.min(EXCHANGED) };
         let was_widened = !is_short
             && score == WIDE_SCORE
+            && room < wide
             && (means.may_widen)()
-            && percpu.widen_within(array, &(means.limits)());
-        let sheaf = if was_widened { self.wide_sheaf() } else { self.sheaf_of(room) };
+            && percpu.widen_within(array, &Limits { wide, ..(means.limits)() });
+        let sheaf = if was_widened { self.wide_sheaf() } else { sheaf };
         Miss { sheaf, has_grown: was_widened, was_refused: is_due }
     }
 

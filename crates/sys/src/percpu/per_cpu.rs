@@ -131,8 +131,9 @@ pub unsafe trait Arrays: PerCpu {
     fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool;
 
     /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it. The array stays there until drained. Returns whether an array moved;
-    /// it is another CPU's if the thread migrates meanwhile. O(objects), no system call.
+    /// and `limits` allow it, or gives it more room there. The array stays until drained. Returns
+    /// whether an array got room; it is another CPU's if the thread migrates meanwhile. O(objects),
+    /// no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.

@@ -2,7 +2,8 @@
 
 use super::area::SlotArea;
 use super::layout::{
-    ArrayId, FIRST_WORD, LIST_MAX, LOOKED_AT, MAX_ARRAYS, MISSES, Place, SlotIndex, WidePlace,
+    ArrayId, FIRST_WORD, LIST_MAX, LOOKED_AT, MAX_ARRAYS, MISSES, Place, SlotIndex, WIDE_PLACES,
+    WidePlace,
 };
 use super::object::{Object, Take, TakeList};
 use super::room::Limits;
@@ -100,7 +101,8 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, if it is open, narrow and within `limits`.
+    /// Returns a free wide place for `array` of `slot`, or its own one with more words, if the array
+    /// is open and `limits` allow it.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,
@@ -108,22 +110,20 @@ impl SlotArea {
         limits: &Limits,
     ) -> Option<WidePlace> {
         let capacity = self.wide[array.index()].load(Ordering::Relaxed) as usize;
-        if capacity == 0
-            || self.room(slot, array) == 0
-            || self.is_wide(slot, array)
-            || !self.may_widen(slot, array, capacity, limits)
-        {
+        let (room, capacity) = (self.room(slot, array), capacity.min(limits.wide));
+        if room == 0 || capacity <= room || !self.may_widen(slot, array, capacity, limits) {
             return None;
         }
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
-        let number = owners.iter().position(|owner| *owner == 0)?;
+        let owner = if self.is_wide(slot, array) { array.index() as u8 } else { 0 };
+        let number = owners[..WIDE_PLACES].iter().position(|other| *other == owner)?;
         Some(WidePlace { number, capacity })
     }
 
-    /// Moves `array` of `slot`, which no sequence can change now, to a free wide place. The caller
-    /// holds `bounds_lock` and opens the array again.
+    /// Moves `array` of `slot`, which no sequence can change now, to a free wide place, or gives it
+    /// more of its own. The caller holds `bounds_lock` and opens the array again.
     pub(super) fn widen_stopped(&self, slot: SlotIndex, array: ArrayId, wide: WidePlace) {
-        let ((narrow, from), to) = (self.places(slot, array), wide.place());
+        let (from, to) = (self.place(slot, array), wide.place());
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
         let level = (value & 0xffff) - from.begin();
@@ -134,7 +134,6 @@ impl SlotArea {
         let mut owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         owners[wide.number] = array.index() as u8;
         self.owners(slot).store(u64::from_le_bytes(owners), Ordering::Relaxed);
-        debug_assert!(narrow.begin() == from.begin());
         self.set_room(slot, array, to);
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }

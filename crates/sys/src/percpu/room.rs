@@ -34,11 +34,14 @@ pub struct Limits {
     pub all: usize,
     /// Bytes allowed to each slot even if `all` is reached.
     pub least: usize,
+    /// Maximum number of objects in a wide place.
+    pub wide: usize,
 }
 
 impl Limits {
     /// No limits.
-    pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
+    pub const NONE: Self =
+        Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX, wide: usize::MAX };
 
     /// Returns the bytes that a slot may still get, if it has `bytes` and all slots have `all`.
     pub(super) fn left(&self, bytes: usize, all: usize) -> usize {

@@ -38,7 +38,7 @@ fn ask(slots: &Slots<FourCpus>, array: ArrayId, limits: &Limits) -> (bool, Vec<u
 #[test]
 fn an_array_that_goes_on_missing_gets_more() {
     let slots = slots();
-    let limits = Limits { slot: 128 * BYTES, all: usize::MAX, least: 0 };
+    let limits = Limits { slot: 128 * BYTES, all: usize::MAX, least: 0, ..Limits::NONE };
     let mut rooms = Vec::new();
     while ask(&slots, X, &limits).0 {
         rooms.push(room(&slots, X));
@@ -73,7 +73,7 @@ fn unused_arrays_make_room() {
         slots.prepare(array).expect("memory");
         assert_eq!(slots.push(array, tag(array.index())), Push::Stored);
     }
-    let limits = Limits { slot: 2 * CAPACITY * BYTES, all: usize::MAX, least: 0 };
+    let limits = Limits { slot: 2 * CAPACITY * BYTES, all: usize::MAX, least: 0, ..Limits::NONE };
     assert_eq!(ask(&slots, Z, &limits), (false, vec![]), "both have been used");
     assert_eq!(slots.pop(Y), Some(tag(Y.index())), "Y still is");
     assert_eq!(ask(&slots, Z, &limits), (true, vec![X.index()]));
@@ -86,7 +86,7 @@ fn unused_arrays_make_room() {
 #[test]
 fn large_objects_get_room_for_a_few() {
     let slots = slots();
-    let limits = Limits { slot: 8 << 20, all: 32 << 20, least: 0 };
+    let limits = Limits { slot: 8 << 20, all: 32 << 20, least: 0, ..Limits::NONE };
     for (array, bytes) in [(X, 64 << 10), (Y, 1 << 20), (Z, 4 << 20)] {
         slots.area().weigh(array, bytes);
         assert!(ask(&slots, array, &limits).0, "objects of {bytes} bytes have no room");
