@@ -101,7 +101,7 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// Returns a free wide place for `array` of `slot`, or its own one with more words, if the array
+    /// Returns a free wide place for `array` of `slot`, or more words of its own one, if the array
     /// is open and `limits` allow it.
     pub(super) fn free_wide_place(
         &self,

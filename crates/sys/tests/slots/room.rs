@@ -50,7 +50,7 @@ fn an_array_that_goes_on_missing_gets_more() {
 #[test]
 fn one_slot_and_all_slots_have_limits() {
     let slots = slots();
-    let limits = Limits { slot: 100 * BYTES, all: 150 * BYTES, least: 20 * BYTES };
+    let limits = Limits { slot: 100 * BYTES, all: 150 * BYTES, least: 20 * BYTES, ..Limits::NONE };
     for cpu in 0..4 {
         FourCpus::enter(cpu);
         for _ in 0..4 {
