@@ -122,6 +122,7 @@ impl<C: StackConfig> Stack<C> {
             && self.live_objects(cache) < live
     }
 
+    #[inline(never)]
     fn live_objects(&self, cache: &Cache) -> u64 {
         let stats = self.slab.stats(self.context().with(cache));
         stats.allocs().saturating_sub(stats.frees())
