@@ -106,11 +106,12 @@ impl Experiment {
     /// If the results directory cannot be used, or the experiment contradicts itself; for a shard
     /// also if it has no sample, or the directory has shards of another run.
     pub fn conduct(self) -> Result<Run> {
+        let start = Instant::now();
         let part = self.shard.map(|shard| Part { shard, warm_up: self.warm_up });
         let environment = Environment { findings: doctor::brief(), ..Environment::capture() };
         let mut conductor = Conductor {
             sampler: self.sampler,
-            start: Instant::now(),
+            start,
             progress: progress_bar(),
             directory: None,
             part: None,

@@ -1,7 +1,7 @@
 //! Reports an error after which Quarry cannot go on: one line on standard error, then `abort`.
 //!
-//! The text is formatted on a stack of Quarry's own and written by one system call, because the
-//! caller may be anywhere inside the allocator.
+//! The text is formatted on a stack of Quarry's own and written without a buffer, because
+//! the caller may be anywhere inside the allocator.
 
 use crate::file_descriptor::write_all;
 use crate::own_stack;

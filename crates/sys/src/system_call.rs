@@ -2,8 +2,8 @@
 //!
 //! Quarry makes system calls by `libc::syscall`. Many of libc's own functions are cancellation
 //! points, where a cancelled thread would end while it holds locks of the allocator, and the loader
-//! looks up each function that a shared object names whenever a process starts. Only mappings are
-//! made and changed by libc's functions, because tools and tests replace these.
+//! looks up each function that a shared object names whenever a process starts. Of the calls for
+//! memory, files and the process only those for mappings are libc's: tools and tests replace these.
 
 use crate::errno::{OsError, OsResult};
 use core::ffi::{c_long, c_void};

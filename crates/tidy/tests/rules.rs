@@ -1,7 +1,7 @@
 //! The house rules that a text search can check; `CONTRIBUTING.md` says why each exists.
 
 use quarry_tidy::rust::{RustFile, functions, line_of, words};
-use quarry_tidy::workspace::text_files;
+use quarry_tidy::workspace::{file_names, text_files};
 use quarry_tidy::{Breach, expect_none};
 
 const FILE_LINES_MAX: usize = 800;
@@ -268,4 +268,26 @@ fn no_file_names_a_machine() {
         }
     }
     expect_none("machine names", &breaches);
+}
+
+/// Where cargo does not look for tests by itself, `tests/main.rs` names every file beside it.
+#[test]
+fn every_file_of_tests_is_compiled() {
+    let mut breaches = Vec::new();
+    for manifest in text_files(&["Cargo.toml"]) {
+        if !manifest.text.contains("autotests = false") {
+            continue;
+        }
+        let folder = manifest.path.replace("Cargo.toml", "tests/");
+        let main = text_files(&[&format!("{folder}main.rs")]).pop().expect("a main.rs").text;
+        for file in file_names().iter().filter_map(|file| file.strip_prefix(&folder)) {
+            let Some(module) = file.strip_suffix(".rs").filter(|name| !name.contains('/')) else {
+                continue;
+            };
+            if module != "main" && !main.contains(&format!("mod {module};")) {
+                breaches.push(Breach::new(&folder, 0, format!("main.rs lacks mod {module}")));
+            }
+        }
+    }
+    expect_none("files of tests", &breaches);
 }

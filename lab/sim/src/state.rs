@@ -163,7 +163,7 @@ impl State {
         self.events.push(Reverse((at_ns, self.numbered, event)));
     }
 
-    /// Adds a task; the task that spawns it is on the CPU `from`.
+    /// Adds a task; the task that spawns it is on the CPU `from` (0 before the run).
     pub(crate) fn add(&mut self, placement: Placement, from: u32) -> TaskId {
         let cpus = self.topology.cpus();
         let placement = match placement {

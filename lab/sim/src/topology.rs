@@ -18,7 +18,6 @@ pub struct Topology {
     /// Number of threads of each core.
     pub threads: u32,
     /// True if CPU `n` is on socket `n % sockets`; else a socket's cores have successive numbers.
-    #[serde(default)]
     pub interleaved: bool,
 }
 
@@ -115,5 +114,8 @@ mod tests {
         let refusal = |sockets| of(sockets).validate().expect_err("refused").to_string();
         assert!(refusal(0).contains("sockets = 0"));
         assert!(refusal(64).contains("8192 CPUs: 4096"));
+        let with_caches = r#"{"sockets":1,"cores":1,"threads":1,"interleaved":false,"caches":1}"#;
+        let unknown = serde_json::from_str::<Topology>(with_caches).expect_err("refused");
+        assert!(unknown.to_string().contains("unknown field `caches`"), "{unknown}");
     }
 }

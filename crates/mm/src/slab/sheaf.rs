@@ -116,7 +116,7 @@ impl<P: Arrays> SheafView<'_, P> {
         let (context, own, place) = (self.context, self.own, (slot, self.array()));
         let mut means = Means {
             limits: &|| CacheLimits::rooms(context.zones),
-            may_widen: &|| may_widen && self.has_width_left(slot),
+            may_widen: &|objects| may_widen && self.has_width_left(slot, objects),
             take: &mut |array, objects| self.policy.take_back(context, array, objects),
         };
         let barn_has_some = own.barns.here(context).1.bytes() > 0;
@@ -132,19 +132,18 @@ impl<P: Arrays> SheafView<'_, P> {
         self.context.give_back_emptied();
     }
 
-    /// Returns whether the bounds of a slot allow it a wide array of this cache. Takes no lock.
-    fn has_width_left(&self, slot: SlotIndex) -> bool {
-        let context = self.context;
-        let bytes = |cache: &Cache| self.policy.at(context.with(cache)).own.width.wide_bytes();
-        let own = self.cache.id().index();
-        let owners = context.percpu.area().wide_owners(slot).filter(|owner| *owner != own);
+    /// Returns whether the bounds of a slot allow it a wide array of this cache with room for
+    /// `objects`. Takes no lock.
+    fn has_width_left(&self, slot: SlotIndex, objects: usize) -> bool {
+        let (context, area) = (self.context, self.context.percpu.area());
         let (mut places, mut held) = (0, 0);
-        for owner in owners {
+        for owner in area.wide_owners(slot).filter(|owner| *owner != self.cache.id().index()) {
+            let cache = context.caches.get(CacheId::new(owner));
+            let bytes = |cache: &Cache| area.room(slot, cache.id().array()) * cache.stride();
             places += 1;
-            held += context.caches.get(CacheId::new(owner)).map_or(0, bytes);
+            held += cache.map_or(0, bytes);
         }
-        let wanted = bytes(self.cache);
-        places < WIDE_PLACES && wanted > 0 && held + wanted <= SLOT_WIDE_BYTES
+        places < WIDE_PLACES && held + objects * self.cache.stride() <= SLOT_WIDE_BYTES
     }
 
     /// Frees an object where array and barn are full, or where the array has just been drained.

@@ -138,9 +138,9 @@ impl Exchanges {
 /// The counts of [`ArrayCounts`].
 #[derive(Clone, Copy)]
 pub enum Count {
-    /// Allocations that no array served.
+    /// Allocations that no array served, and no barn counted.
     AllocSlow,
-    /// Frees that no array served.
+    /// Frees that no array served, and no barn counted.
     FreeSlow,
     /// Objects that entered arrays in batches.
     BatchedIn,

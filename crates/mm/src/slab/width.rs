@@ -14,15 +14,16 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 const SHEAF_BYTES: usize = 128 << 10;
 /// Maximum number of bytes of objects in a wide array, within 64..=[`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
-/// Maximum number of objects in a wide array that never was full right after it was empty: it only
-/// exchanges much with the barn, and more objects in it would only take memory.
+/// Maximum number of objects in an array that becomes wide at a miss which is no turn: it exchanges
+/// much with the barn, and more objects in it would only take memory. Turns may widen it further.
 const EXCHANGED: usize = 1024;
 /// Maximum number of objects in a sheaf of a wide array. (256: no faster, twice as long to move.)
 const WIDE_SHEAF: usize = 128;
-/// A narrow array becomes wide at this score.
+/// An array becomes wide, or wider, at this score.
 const WIDE_SCORE: u64 = 16;
-/// The score rises by this when a miss finds the array full, and the miss before found it empty.
+/// The score rises by this at a *turn*: a miss finds the array full, and the one before empty.
 /// Any other miss adds 1 if the barn has objects and a wide array would exchange more at a time.
+/// The score begins again at 0 when the array becomes wider, or may not: asking may take a lock.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
 const ROOM_SCORE: u64 = 8;
@@ -47,7 +48,8 @@ pub(super) struct Miss {
 pub(super) struct Means<'a> {
     /// The bounds of the array's growth: a function, because computing them is slower than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
-    pub(super) may_widen: &'a dyn Fn() -> bool,
+    /// Tells whether the array may become wide, with room for so many objects.
+    pub(super) may_widen: &'a dyn Fn(usize) -> bool,
     /// Receives the objects of other arrays that lose room to the growing one.
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
@@ -55,18 +57,13 @@ pub(super) struct Means<'a> {
 /// The widths of the arrays of one cache, set before their first use.
 pub(super) struct Width {
     narrow_sheaf: AtomicU32,
-    /// Room of a wide array, in objects; 0 if the cache has no wide arrays.
+    /// Most room of a wide array, in objects; 0 if the cache has no wide arrays.
     wide: AtomicU32,
-    wide_bytes: AtomicU32,
 }
 
 impl Width {
     pub(super) const fn new() -> Self {
-        Self {
-            narrow_sheaf: AtomicU32::new(0),
-            wide: AtomicU32::new(0),
-            wide_bytes: AtomicU32::new(0),
-        }
+        Self { narrow_sheaf: AtomicU32::new(0), wide: AtomicU32::new(0) }
     }
 
     /// Room, in objects, of a narrow array and of a wide one; 0 if a wide one would be no larger.
@@ -80,7 +77,6 @@ impl Width {
         let (narrow, wide) = Self::of(stride);
         self.narrow_sheaf.store(narrow as u32 / 2, Ordering::Relaxed);
         self.wide.store(wide as u32, Ordering::Relaxed);
-        self.wide_bytes.store((wide * stride) as u32, Ordering::Relaxed);
     }
 
     pub(super) fn narrow_sheaf(&self) -> usize {
@@ -89,10 +85,6 @@ impl Width {
 
     fn wide_sheaf(&self) -> usize {
         (self.wide.load(Ordering::Relaxed) as usize / 2).min(WIDE_SHEAF)
-    }
-
-    pub(super) fn wide_bytes(&self) -> usize {
-        self.wide_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// Notes that the array of `slot`, the running CPU's, was found full (`full`) or empty. Gives
@@ -137,6 +129,13 @@ impl Width {
         if is_due {
             score = if has_grown { 0 } else { REFUSED };
         }
+        let wide = if is_turn { most } else { most.min(EXCHANGED) };
+        let mut was_widened = false;
+        if !is_short && score == WIDE_SCORE && room < wide {
+            was_widened = (means.may_widen)(wide)
+                && percpu.widen_within(array, &Limits { wide, ..(means.limits)() });
+            score = 0;
+        }
         let now = score << 1 | u64::from(!full);
         if now != seen {
             // This may undo a concurrent change of the upper half, which is a hint.
@@ -146,12 +145,6 @@ impl Width {
             let sheaf = self.sheaf_of(area.room(slot, array));
             return Miss { sheaf, has_grown, was_refused: false };
         }
-        let wide = if is_turn { most } else { most.min(EXCHANGED) };
-        let was_widened = !is_short
-            && score == WIDE_SCORE
-            && room < wide
-            && (means.may_widen)()
-            && percpu.widen_within(array, &Limits { wide, ..(means.limits)() });
         let sheaf = if was_widened { self.wide_sheaf() } else { sheaf };
         Miss { sheaf, has_grown: was_widened, was_refused: is_due }
     }

@@ -122,6 +122,7 @@ impl<C: StackConfig> Stack<C> {
             && self.live_objects(cache) < live
     }
 
+    /// Not inlined: all of direct reclaim would have its frame of counts on the stack.
     #[inline(never)]
     fn live_objects(&self, cache: &Cache) -> u64 {
         let stats = self.slab.stats(self.context().with(cache));

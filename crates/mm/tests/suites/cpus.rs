@@ -92,6 +92,29 @@ fn the_arrays_of_one_cpu_are_bounded() {
     bed.assert_empty(&[]);
 }
 
+/// An array that exchanges much with the barn becomes wide; turns from empty to full widen it more.
+#[test]
+fn an_array_becomes_as_wide_as_its_work_needs() {
+    let bed = bed();
+    let class = classes::SIZES.iter().position(|size| *size == 64).expect("a class");
+    let area = bed.stack.percpu().area();
+    let room = |cpu| area.room(SlotIndex(cpu), CacheId::new(class).array());
+    for _ in 0..20 {
+        on_cpu(1);
+        let objects: Vec<_> = (0..3000).map(|_| bed.stack.alloc(64).expect("memory")).collect();
+        on_cpu(2);
+        for object in objects {
+            // SAFETY: the object was just allocated, and no other code uses it.
+            unsafe { bed.stack.free(object) };
+        }
+    }
+    assert_eq!([room(1), room(2)], [1024; 2], "they only exchange");
+    (0..4).for_each(|_| fill(&bed.stack, class, 3000));
+    assert_eq!([room(1), room(2)], [1024, 4096], "one has bursts");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}
+
 /// At a look, the CPUs that came first give room to CPUs that have hardly any.
 #[test]
 fn who_came_late_gets_a_share() {

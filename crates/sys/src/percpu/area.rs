@@ -11,7 +11,7 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Maximum number of slots for numbers above those of the possible CPUs: 8 MiB of addresses, which
+/// Maximum number of slots for numbers above those of the possible CPUs: 16 MiB of addresses, which
 /// read as zero. An access to a slot with a still higher number faults; no CPU should have that.
 const MOST_GUARDS: u32 = 64;
 

@@ -16,7 +16,7 @@
 //! begins at word `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT`, after its own guards.
 //!
 //! Invariant of an opened array: its place (word 3) is a front part of its narrow place, perhaps
-//! empty, or a wide place whose owner (a byte of the control cell) is the array;
+//! empty, or of a wide place whose owner (a byte of the control cell) is the array;
 //! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room.rs` gives and
 //! takes room.
 

@@ -127,7 +127,8 @@ impl SlotArea {
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
         let level = (value & 0xffff) - from.begin();
-        for offset in 0..level as usize {
+        let moved = if from.begin() == to.begin() { 0 } else { level as usize };
+        for offset in 0..moved {
             let object = self.at(slot, from.begin() as usize + offset).load(Ordering::Relaxed);
             self.at(slot, to.begin() as usize + offset).store(object, Ordering::Relaxed);
         }

@@ -189,6 +189,28 @@ fn widening(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
+/// The same, and the array gets its wide place in two steps.
+fn growing(bug: PlantedBug) {
+    let slots = slots_of(1, 1, bug);
+    slots.area().define_wide(ARRAY, 3);
+    slots.prepare(ARRAY).expect("memory");
+    let mut found = Vec::new();
+    shuttle::thread::scope(|scope| {
+        let worker = scope.spawn(|| push_and_pop(&slots));
+        scope.spawn(|| {
+            slots.widen_within(ARRAY, &Limits { wide: 2, ..Limits::NONE });
+            slots.widen(ARRAY);
+        });
+        scope.spawn(|| slots.widen(ARRAY));
+        found.extend(slots.drained(ARRAY));
+        found.extend(worker.join().expect("no panic"));
+    });
+    found.extend(slots.drained(ARRAY));
+    assert!(!slots.area().is_wide(SlotIndex(0), ARRAY), "a drain narrows");
+    assert_eq!(slots.area().all_room(), 0, "a drain takes all room");
+    all_once(found, 0..3);
+}
+
 /// A thread that migrates between two CPUs widens the array of one of them.
 fn widening_while_moved(bug: PlantedBug) {
     let slots = slots_of(2, 1, bug);
@@ -212,7 +234,7 @@ fn widening_while_moved(bug: PlantedBug) {
 /// Two threads with an array each, on one CPU or on two, share room for few objects. On a miss an
 /// array takes the other one's room, which that thread may be using; and a drain takes all room.
 fn sharing_room(bug: PlantedBug, cpus: u32) {
-    const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1 };
+    const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1, ..Limits::NONE };
     let slots = slots_of(cpus, 2, bug);
     let other = ArrayId::new(2);
     slots.area().define(other, 2).expect("fresh slots have room");
@@ -333,8 +355,8 @@ macro_rules! models {
 
 mod holds {
     use super::*;
-    models!(singles batches one_cpu mixed opening widening widening_while_moved own_slot refusal
-        sharing_room_of_one_cpu sharing_room_of_two_cpus);
+    models!(singles batches one_cpu mixed opening widening growing widening_while_moved own_slot
+        refusal sharing_room_of_one_cpu sharing_room_of_two_cpus);
 }
 
 macro_rules! mutations {
@@ -352,6 +374,7 @@ mod finds {
         CommitsAfterPreemption is_found_by sharing_room_of_one_cpu as commits_while_room_is_taken;
         CompareStoreIgnoresCpu is_found_by sharing_room_of_two_cpus as takes_the_other_cpus_room;
         CommitsAfterPreemption is_found_by widening as commits_while_it_is_widened;
+        CommitsAfterPreemption is_found_by growing as commits_while_it_grows;
         CompareStoreIgnoresCpu is_found_by widening_while_moved as closes_the_other_cpus_array;
         CompareStoreIgnoresCpu is_found_by own_slot as drains_the_other_cpus_array;
         HeaderBeforeBounds is_found_by opening as header_before_bounds;

@@ -7,10 +7,11 @@ use crate::support::{
 };
 use proptest::prelude::*;
 use quarry_sys::percpu::{
-    ArrayId, Arrays, LockedSlots, MAX_ARRAYS, NativeSlots, PerCpu, Push, ThreadStripe,
-    WIDE_OBJECTS, WIDE_PLACES,
+    ArrayId, Arrays, LOOKED_AT, Limits, LockedSlots, MAX_ARRAYS, NativeSlots, PerCpu, Push,
+    ThreadStripe, WIDE_OBJECTS, WIDE_PLACES,
 };
 use quarry_sys::primitive::Ordering;
+use std::collections::BTreeSet;
 
 fn follows_the_oracle<S: Backend>() {
     let programs = proptest::collection::vec(any_op(), 1..300);
@@ -112,7 +113,7 @@ fn drains_in_pieces<S: Backend>() {
 
 fn layouts_run_out<S: Backend>() {
     let slots = Slots::<S>::new();
-    let words = quarry_sys::percpu::SLOT_BYTES / 8 - WIDE_PLACES * (WIDE_OBJECTS + 1);
+    let words = quarry_sys::percpu::SLOT_BYTES / 8 - WIDE_PLACES * (WIDE_OBJECTS + LOOKED_AT);
     assert_eq!(slots.area().define(A, 1).map_err(|error| error.0), Err(libc::EEXIST));
     assert_eq!(slots.area().capacity(A), CAPACITY_A, "a second definition changes nothing");
     let mut left = words;
@@ -211,6 +212,38 @@ fn wide_places_run_out<S: Backend>() {
     assert!(found.starts_with(&[0, 1, 2, 0, 1]), "a neighbour wrote here: {:?}", &found[..8]);
 }
 
+/// An array in a wide place gets more of that place, and keeps its objects.
+fn wide_places_grow<S: Backend>() {
+    let slots = Slots::<S>::new();
+    S::enter(0);
+    let array = ArrayId::new(10);
+    slots.area().define(array, 3).expect("fresh slots have room");
+    slots.area().define_wide(array, usize::MAX);
+    let eight = Limits { wide: 8, ..Limits::NONE };
+    let mut pushed = 0;
+    // A thread that migrates meanwhile uses another slot, whose array may have another room.
+    let mut fill_up = || {
+        while slots.put(array, tag(pushed)) != Push::Refused {
+            pushed += 1;
+        }
+        pushed
+    };
+    slots.prepare(array).expect("memory");
+    assert!(fill_up() >= 3);
+    let is_wide = slots.widen_within(array, &eight);
+    let held = fill_up();
+    if S::DECLARED {
+        assert!(is_wide && held == 8, "{held} objects");
+        assert!(!slots.widen_within(array, &eight), "it has that room already");
+        assert!(slots.widen(array), "there is more room in its place");
+        assert_eq!(fill_up(), WIDE_OBJECTS);
+        assert!(!slots.widen(array), "it has the whole place");
+    }
+    let held_at_last = fill_up();
+    let found = slots.drained(array).into_iter().map(number);
+    assert_eq!(found.collect::<BTreeSet<_>>(), (0..held_at_last).collect());
+}
+
 fn full_lists_refuse<S: Backend>() {
     let slots = Slots::<S>::new();
     let objects = Objects::new(2);
@@ -298,7 +331,8 @@ macro_rules! suite {
             type Backend = $backend;
             suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
                 a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
-                layouts_run_out wide_places_run_out defined_again words_are_shared_out
+                layouts_run_out wide_places_run_out wide_places_grow defined_again
+                words_are_shared_out
                 full_lists_refuse bounded_lists_refuse init_repeats_and_fails_cleanly);
         })+
     };

@@ -107,7 +107,8 @@ impl HeapProfile {
     }
 
     /// Starts a profile of `stack`, whose instrument this is, and clears the counts of the previous
-    /// one. One task at a time; does nothing before [`prepare`](Self::prepare). O(buckets + slots).
+    /// one. One task at a time; before [`prepare`](Self::prepare) it collects nothing. O(buckets +
+    /// slots).
     ///
     /// # Errors
     /// If another task is still adding to the previous profile.
