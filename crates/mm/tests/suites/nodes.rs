@@ -110,13 +110,12 @@ fn objects_of_another_node_go_home() {
 fn the_barn_of_an_idle_node_goes_back() {
     let machine = Machine::new(2);
     let mut state = ReclaimState::new();
-    machine.free(2, machine.alloc(2, 3000));
-    machine.free(0, machine.alloc(0, 3000));
+    machine.free(2, machine.alloc(2, 7000));
+    machine.free(0, machine.alloc(0, 7000));
     assert!(machine.parked(0) > 1800 && machine.parked(1) > 1800);
-    for _ in 0..3 {
-        machine.bed.stack.look(&mut state, 0, 0);
-        machine.free(0, machine.alloc(0, 3000));
-    }
+    machine.bed.stack.look(&mut state, 0, 0);
+    machine.free(0, machine.alloc(0, 7000));
+    machine.bed.stack.look(&mut state, 0, 0);
     assert_eq!(machine.parked(1), 0);
     assert!(machine.parked(0) > 1800, "{} objects", machine.parked(0));
     machine.finish();

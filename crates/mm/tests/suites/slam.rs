@@ -13,9 +13,9 @@ type SlamBed = Bed<VirtualConfig<Slam>>;
 
 const SIZE: usize = 64;
 /// More objects than a CPU's array and the barn hold together.
-const LONG: usize = 8192;
+const LONG: usize = 16_384;
 /// More objects than the largest array holds, and far fewer than a barn holds.
-const SHORT: usize = 1500;
+const SHORT: usize = 4600;
 
 /// A bed of two CPUs with one cache.
 fn bed() -> (SlamBed, CacheId) {
@@ -104,7 +104,7 @@ fn what_one_cpu_frees_goes_to_the_one_that_allocates() {
     assert_eq!(stats(&bed, id).slabs_allocated, before, "all of it comes back");
     assert_eq!(bed.stack.validate(), Ok(()));
     // CPU 1 begins to allocate as well.
-    bursts(&bed, id, 12, SHORT);
+    bursts(&bed, id, 12, 2000);
     assert_eq!(stats(&bed, id).mode_changes, 2, "array");
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[id]);
