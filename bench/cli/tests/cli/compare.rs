@@ -138,7 +138,7 @@ fn every_run_proves_who_served_it_and_is_kept() {
 fn a_planted_slow_allocator_is_worse() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", MUCH[0], MUCH[1]]);
-    let slow = shared_object(&shop, "slow", &allocator_that_spins(3_000));
+    let slow = shared_object(&shop, "slow", &allocator_that_spins(9_000));
     let file = shop.path("run.json");
     compare(&["--runs=6", &format!("--allocators=glibc,{slow}"), "--json"])
         .arg(&file)
