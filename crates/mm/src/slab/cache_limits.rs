@@ -78,12 +78,8 @@ impl CacheLimits {
 
     /// Bounds of the room of arrays: all together may have as much as barns may hold.
     pub(super) fn rooms(zones: &Zones) -> Limits {
-        Limits {
-            slot: SLOT_MOST,
-            all: Self::barns_most(zones),
-            least: SLOT_LEAST,
-            wide: usize::MAX,
-        }
+        let all = Self::barns_most(zones);
+        Limits { slot: SLOT_MOST, all, least: SLOT_LEAST, ..Limits::NONE }
     }
 
     pub(super) fn barns_pressed(zones: &Zones) -> usize {

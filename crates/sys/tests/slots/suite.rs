@@ -332,8 +332,8 @@ macro_rules! suite {
             suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
                 a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
                 layouts_run_out wide_places_run_out wide_places_grow defined_again
-                words_are_shared_out
-                full_lists_refuse bounded_lists_refuse init_repeats_and_fails_cleanly);
+                words_are_shared_out full_lists_refuse bounded_lists_refuse
+                init_repeats_and_fails_cleanly);
         })+
     };
     (@cases $($case:ident)+) => {
