@@ -56,9 +56,9 @@ pub fn mapped(start: *mut c_void) -> OsResult<NonNull<u8>> {
     NonNull::new(start.cast()).ok_or(OsError(libc::ENOMEM))
 }
 
-/// Returns the number of the process.
+/// Returns the number of the process, by a function that lies beside `fork`, whose child calls it.
 #[must_use]
 pub fn process_id() -> u32 {
     // SAFETY: the call has no preconditions.
-    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+    unsafe { libc::getpid() as u32 }
 }

@@ -118,7 +118,8 @@ fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
 
 impl BlockBits {
     pub(super) fn new(os: &'static dyn Os, len: u32) -> OsResult<Self> {
-        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize)?, len })
+        // One entry more than needed: the kernel would align 2 MiB, apart from other tables.
+        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize + 1)?, len })
     }
 
     fn word(&self, bit: Bit, block: u32) -> &AtomicU64 {

@@ -6,7 +6,7 @@ use super::steps::Steps;
 use super::watermark::Mark;
 use super::zone::ZoneRef;
 use super::zones::Zones;
-use crate::frame::{NodeId, PAGEBLOCK_FRAMES};
+use crate::frame::{NodeId, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -54,6 +54,11 @@ impl ZoneRef<'_> {
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);
         for step in steps.sizes(room) {
             if let Ok(first) = self.memory.take_for_zone(step) {
+                if self.zone.managed() == 0 {
+                    // Otherwise one object takes 2 MiB where the OS makes huge pages unasked.
+                    let (arena, bytes) = (self.memory.arena(), step as usize * PAGEBLOCK_BYTES);
+                    let _ = arena.os().advise_huge(arena.address(first.first()), bytes, false);
+                }
                 self.add_frames(first, step * PAGEBLOCK_FRAMES);
                 steps.granted();
                 return true;

@@ -122,7 +122,6 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let becomes_small = before != Faults::Small && faults == Faults::Small;
     if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
-        let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
-        let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
+        let _ = arena.os().advise_huge(arena.address(first), PAGEBLOCK_BYTES, is_huge);
     }
 }

@@ -25,6 +25,8 @@ use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
+/// The tables exist. The child of a fork looks here, because the profile lies on a page of its own.
+static HAS_TABLES: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.
 const NAME: &core::ffi::CStr = c"quarry-profile";
@@ -89,6 +91,7 @@ fn make_tables() -> OsResult<()> {
         // SAFETY: fresh memory of this size, never unmapped; its replacements are zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
         profile().prepare(&STACK, os, area)?;
+        HAS_TABLES.store(true, Ordering::Relaxed);
     }
     if !is_confined() && !IS_SHARED.load(Ordering::Relaxed) {
         let shared = with_memory(|start, bytes| {
@@ -107,7 +110,7 @@ fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsRes
 
 /// Stops the profile in a fork's child; samples stay samples. False if there never was a profile.
 pub(super) fn adopt_in_child() -> bool {
-    if !is_ready() || profile().area().is_none() {
+    if !HAS_TABLES.load(Ordering::Relaxed) {
         return false;
     }
     profile().adopt_in_child();

@@ -1,6 +1,6 @@
 //! Linux as a [confined](crate::confined) process may use it.
 
-use super::linux::Linux;
+use super::linux::{Linux, READ_WRITE, map_anywhere};
 use super::system::{NotMoved, Os};
 use crate::errno::{OsError, OsResult};
 use core::ptr::NonNull;
@@ -18,10 +18,6 @@ unsafe impl Os for Confined {
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
         Linux.window(bytes, align)
-    }
-
-    fn close_window(&self, address: NonNull<u8>, bytes: usize) {
-        Linux.close_window(address, bytes);
     }
 
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -46,7 +42,7 @@ unsafe impl Os for Confined {
     }
 
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
-        Linux.reserve(bytes)
+        map_anywhere(bytes, READ_WRITE)
     }
 
     fn populate(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {

@@ -44,7 +44,7 @@ fn check(result: i32) -> OsResult<()> {
     checked(result.into()).map(drop)
 }
 
-const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Makes a private anonymous mapping, at `at` if the addresses are free.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
@@ -65,9 +65,10 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     Err(OsError(libc::EEXIST))
 }
 
-/// Makes a mapping at an address of the kernel's choice, without commit charge if not writable.
-fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
-    map_at(0, bytes, protection, libc::MAP_NORESERVE)
+/// Makes a mapping at an address of the kernel's choice, without commit charge if not writable. It
+/// has small pages, as stacks have from Linux 6.7 on (`include/linux/mman.h`).
+pub(super) fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
+    map_at(0, bytes, protection, libc::MAP_NORESERVE | libc::MAP_STACK)
 }
 
 fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<u8>> {
@@ -166,8 +167,6 @@ unsafe impl Os for Linux {
         Ok(start)
     }
 
-    fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
-
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         // Without MAP_NORESERVE, so that the kernel refuses more than the machine's memory.
         map_exactly(address, bytes, READ_WRITE, 0)
@@ -210,7 +209,11 @@ unsafe impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
-        map_anywhere(bytes, READ_WRITE)
+        let start = map_anywhere(bytes, READ_WRITE)?;
+        if bytes >= HUGE_BYTES {
+            let _ = self.advise_huge(start, bytes, false);
+        }
+        Ok(start)
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

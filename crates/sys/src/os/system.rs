@@ -44,7 +44,7 @@ pub unsafe trait Os: Sync {
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
 
     /// Gives up a window in which nothing is mapped.
-    fn close_window(&self, address: NonNull<u8>, bytes: usize);
+    fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
 
     /// Maps a piece of a window: readable, writable, zeroed, and charged as its pages are touched.
     ///

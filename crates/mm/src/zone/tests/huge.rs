@@ -1,9 +1,11 @@
 //! Pageblocks that become huge pages for slabs and for the page cache.
 
+use super::pressure::GROWING;
 use super::*;
 use crate::frame::{
     FRAME_BYTES, Faults, Kind, KindSet, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex,
 };
+use crate::zone::grow::Urgency;
 use quarry_sys::os::FakeOs;
 
 /// Pageblocks of the zones in these tests: 256 MiB.
@@ -150,6 +152,18 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
     assert_eq!(faults(first), Faults::Small);
     assert_eq!(purge_quarter(3), 0, "once");
     assert_eq!(zones.validate(), Ok(()));
+}
+
+/// Otherwise a program of one object would hold 2 MiB where the system makes huge pages unasked.
+#[test]
+fn the_first_step_of_a_zone_is_told_to_have_small_pages() {
+    let os = fake_os();
+    let zones = Zones::build(os, &GROWING).expect("the fake OS refuses nothing");
+    for _ in 0..3 {
+        assert!(zones.grow(NODE, &ask(10, Unmovable), Urgency::Low));
+        assert_eq!(os.huge_bytes(), (2 * PAGEBLOCK_BYTES).wrapping_neg(), "the first step alone");
+        while take(&zones, &ask(10, Unmovable)).is_some() {}
+    }
 }
 
 #[test]

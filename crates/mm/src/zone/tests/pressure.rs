@@ -116,7 +116,7 @@ fn mixing_types_boosts_the_marks_until_memory_is_given_back() {
     assert_eq!(zone.stats().boost, 0);
 }
 
-const GROWING: ZoneConfig = ZoneConfig { initial_frames: 0, grow: true, ..FIXED };
+pub(super) const GROWING: ZoneConfig = ZoneConfig { initial_frames: 0, grow: true, ..FIXED };
 
 #[test]
 fn growth_doubles_up_to_32_mib_and_ends_with_the_window() {
