@@ -70,6 +70,7 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 3 || argc == 4, "usage: %s SMALLEST LARGEST [PERCENT]", argv[0]);
     require_quarry();
+    no_unasked_huge_pages();
     size_t smallest = strtoul(argv[1], NULL, 10), largest = strtoul(argv[2], NULL, 10);
     size_t percent = argc == 4 ? strtoul(argv[3], NULL, 10) : 120;
     held_bytes = 256 * MIB;

@@ -45,6 +45,7 @@ static void grow(size_t count, size_t from, size_t to, size_t step, int is_spars
 int main(void)
 {
     require_quarry();
+    no_unasked_huge_pages();
     deadline(80, "growing many buffers");
     size_t before = mappings();
     grow(200, MIB, 6 * MIB, 600 * KIB, 0);
