@@ -16,15 +16,6 @@ const MASK_BYTES: usize = 1024;
 
 type Mask = [u64; MASK_BYTES / 8];
 
-/// The CPUs on which the process may run, and the size of the kernel's CPU mask in bytes.
-fn affinity() -> (Mask, usize) {
-    let mut mask = [0u64; MASK_BYTES / 8];
-    // SAFETY: `mask` is writable for MASK_BYTES bytes.
-    let bytes =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
-    (mask, checked(bytes).unwrap_or(0))
-}
-
 /// Number of CPUs in a mask, at least 1.
 fn count(mask: &Mask) -> u32 {
     mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
@@ -70,15 +61,15 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BEYOND_BYTES: AtomicU32 = AtomicU32::new(0);
 
-/// The result of [`affinity`] when this function was first called.
+/// The CPUs on which the process could run when this function was first called, and the size of the
+/// kernel's CPU mask in bytes.
 #[inline(never)]
 fn affinity_at_start() -> (Mask, usize) {
     if BEYOND_BYTES.load(Ordering::Acquire) == 0 {
-        let (mask, bytes) = affinity();
-        for (word, bits) in AT_START.iter().zip(mask).filter(|(_, bits)| *bits != 0) {
-            word.store(bits, Ordering::Relaxed);
-        }
-        BEYOND_BYTES.store(bytes as u32 + 1, Ordering::Release);
+        let (call, mask) = (libc::SYS_sched_getaffinity, AT_START.as_ptr());
+        // SAFETY: the kernel writes at most MASK_BYTES bytes, to words that are atomic.
+        let bytes = checked(unsafe { libc::syscall(call, 0, MASK_BYTES, mask) });
+        BEYOND_BYTES.store(bytes.unwrap_or(0) as u32 + 1, Ordering::Release);
     }
     let mask = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
     (mask, BEYOND_BYTES.load(Ordering::Relaxed) as usize - 1)
@@ -355,7 +346,10 @@ mod tests {
 
     #[test]
     fn this_machine_answers() {
-        assert!(count(&affinity().0) <= possible_cpus() && possible_cpus() <= cpu_number_limit());
+        assert!(
+            count(&affinity_at_start().0) <= possible_cpus()
+                && possible_cpus() <= cpu_number_limit()
+        );
         assert!(cpu_number_limit() <= cpu_mask_limit());
         assert!(current_node() < node_number_limit());
         assert!((1..=node_number_limit()).contains(&memory_node_limit()));

@@ -224,7 +224,10 @@ impl Memory {
         self.arena.set_mapped(first, end - first, false);
         // Pageblocks beyond the span were mapped, but the system refused memory for their metadata.
         for block in first..end.min(self.arena.span_blocks()) {
-            self.pageblocks.at(PageblockIndex(block)).set_faults(Faults::Plain);
+            let pageblock = self.pageblocks.at(PageblockIndex(block));
+            if pageblock.faults() != Faults::Plain {
+                pageblock.set_faults(Faults::Plain);
+            }
         }
     }
 

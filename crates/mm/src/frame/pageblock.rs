@@ -93,7 +93,8 @@ pub enum Faults {
     Plain = 0,
     /// As a huge page, at the first touch.
     Huge = 1,
-    /// In small pages: a part went back to the OS, and khugepaged must not fill that part again.
+    /// In small pages only: a part went back to the OS, and khugepaged must not fill that part
+    /// again; or it is one of a zone's first pageblocks.
     Small = 2,
     /// A huge page has brought in all of it.
     Whole = 3,
@@ -175,9 +176,7 @@ impl Pageblock {
 
     /// Writes only if the value changes, so that a large mapping does not touch its descriptors.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        if self.faults() != faults {
-            self.faults.store(faults as u8, Relaxed);
-        }
+        self.faults.store(faults as u8, Relaxed);
     }
 
     /// Records that a huge page has brought the pageblock in, if it is `Huge`.

@@ -2,11 +2,12 @@
 
 use super::ask::Ask;
 use super::budget::Budget;
-use super::steps::Steps;
+use super::huge;
+use super::steps::{STEP_MIN, Steps};
 use super::watermark::Mark;
 use super::zone::ZoneRef;
 use super::zones::Zones;
-use crate::frame::{NodeId, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use crate::frame::{Faults, NodeId, PAGEBLOCK_FRAMES};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -56,8 +57,7 @@ impl ZoneRef<'_> {
             if let Ok(first) = self.memory.take_for_zone(step) {
                 if self.zone.managed() == 0 {
                     // Otherwise one object takes 2 MiB where the OS makes huge pages unasked.
-                    let (arena, bytes) = (self.memory.arena(), step as usize * PAGEBLOCK_BYTES);
-                    let _ = arena.os().advise_huge(arena.address(first.first()), bytes, false);
+                    huge::make(self.memory, first, STEP_MIN, Faults::Small);
                 }
                 self.add_frames(first, step * PAGEBLOCK_FRAMES);
                 steps.granted();

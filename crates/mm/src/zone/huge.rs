@@ -97,13 +97,13 @@ pub(super) fn populate(memory: &Memory, first: Pfn, count: u32) {
     }
 }
 
-/// Makes pageblocks of a mapping huge pages.
-pub(super) fn make(memory: &Memory, first: PageblockIndex, blocks: u32) {
+/// Makes the pages of fresh pageblocks huge or small.
+pub(super) fn make(memory: &Memory, first: PageblockIndex, blocks: u32, faults: Faults) {
     let all = (first.0..first.0 + blocks).map(PageblockIndex);
-    all.for_each(|block| memory.pageblocks().at(block).set_faults(Faults::Huge));
+    all.for_each(|block| memory.pageblocks().at(block).set_faults(faults));
     if blocks > 0 {
         let (arena, bytes) = (memory.arena(), blocks as usize * PAGEBLOCK_BYTES);
-        let _ = arena.os().advise_huge(arena.address(first.first()), bytes, true);
+        let _ = arena.os().advise_huge(arena.address(first.first()), bytes, faults.is_huge());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The steps by which a zone grows: numbers of pageblocks that it takes from the window at a time.
 
 /// Zones grow by pairs of pageblocks, so that both halves of a block of order 10 are in one zone.
-const STEP_MIN: u32 = 2;
+pub(super) const STEP_MIN: u32 = 2;
 /// The largest step, 32 MiB. Steps double, so that large programs rarely need one.
 const STEP_MAX: u32 = 16;
 

@@ -171,7 +171,7 @@ impl Zones {
 
     /// Makes the pageblocks of a mapping huge pages, except those in memory already. O(`blocks`).
     pub(crate) fn make_huge(&self, first: PageblockIndex, blocks: u32) {
-        huge::make(&self.memory, first, blocks);
+        huge::make(&self.memory, first, blocks, Faults::Huge);
     }
 
     #[inline]

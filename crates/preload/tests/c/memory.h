@@ -26,12 +26,16 @@ static UNUSED long field_of(const char *path, const char *name)
 
 /*
  * Where the system makes huge pages unasked, a touched page of a large block takes 2 MiB with any
- * allocator. Forbids that, and nothing on other systems: there Quarry alone asks for huge pages.
+ * allocator. Forbids that. Before Linux 6.18 this also forbids the huge pages that Quarry asks for.
  */
 static UNUSED void no_unasked_huge_pages(void)
 {
-    if (field_of("/sys/kernel/mm/transparent_hugepage/enabled", "[always]") >= 0)
-        CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "THP_DISABLE");
+    enum { EXCEPT_ADVISED = 1 << 1 };
+    if (field_of("/sys/kernel/mm/transparent_hugepage/enabled", "[always]") < 0)
+        return;
+    CHECK(prctl(PR_SET_THP_DISABLE, 1, EXCEPT_ADVISED, 0, 0) == 0 ||
+              prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0,
+          "THP_DISABLE");
 }
 
 /* The peak of the resident memory of this process, in bytes; the peak can be reset. */

@@ -65,8 +65,8 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     Err(OsError(libc::EEXIST))
 }
 
-/// Makes a mapping at an address of the kernel's choice, without commit charge if not writable. It
-/// has small pages, as stacks have from Linux 6.7 on (`include/linux/mman.h`).
+/// Makes a mapping at an address of the kernel's choice, without commit charge if not writable.
+/// From Linux 6.7 on `MAP_STACK` forbids huge pages in it; before, the flag does nothing.
 pub(super) fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE | libc::MAP_STACK)
 }
@@ -210,9 +210,7 @@ unsafe impl Os for Linux {
 
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         let start = map_anywhere(bytes, READ_WRITE)?;
-        if bytes >= HUGE_BYTES {
-            let _ = self.advise_huge(start, bytes, false);
-        }
+        let _ = self.advise_huge(start, bytes, false);
         Ok(start)
     }
 

@@ -156,14 +156,24 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
 
 /// Otherwise a program of one object would hold 2 MiB where the system makes huge pages unasked.
 #[test]
-fn the_first_step_of_a_zone_is_told_to_have_small_pages() {
+fn the_first_4_mib_of_a_zone_have_small_pages() {
     let os = fake_os();
     let zones = Zones::build(os, &GROWING).expect("the fake OS refuses nothing");
-    for _ in 0..3 {
+    let grow = || {
         assert!(zones.grow(NODE, &ask(10, Unmovable), Urgency::Low));
-        assert_eq!(os.huge_bytes(), (2 * PAGEBLOCK_BYTES).wrapping_neg(), "the first step alone");
-        while take(&zones, &ask(10, Unmovable)).is_some() {}
-    }
+        core::iter::from_fn(|| take(&zones, &ask(10, Unmovable))).collect::<Vec<_>>()
+    };
+    let blocks: Vec<Block> = (0..3).flat_map(|_| grow()).collect();
+    let faults = |at| zones.memory().pageblocks().at(PageblockIndex(at)).faults();
+    assert_eq!([0, 1, 2].map(faults), [Faults::Small, Faults::Small, Faults::Plain]);
+    let small = (2 * PAGEBLOCK_BYTES).wrapping_neg();
+    assert_eq!(os.huge_bytes(), small);
+    // Steps have doubled when the zone grows anew.
+    blocks.into_iter().for_each(|block| put(&zones, block));
+    zones.give_back();
+    assert_eq!(zones.zone(NODE).managed(), 0);
+    grow();
+    assert_eq!(os.huge_bytes(), small.wrapping_mul(2));
 }
 
 #[test]
