@@ -135,10 +135,15 @@ fn huge_pages_turned_off_for_the_process() {
 #[test]
 fn calls_refused_by_a_filter() {
     const POPULATE_WRITE: i32 = 23;
-    let advices = [libc::MADV_DONTNEED, libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE]
-        .into_iter()
-        .chain([libc::MADV_COLD, POPULATE_WRITE]);
-    let mut refused: Vec<String> = advices.map(|advice| format!("madvise:{advice}")).collect();
+    let advices = [
+        libc::MADV_DONTNEED,
+        libc::MADV_HUGEPAGE,
+        libc::MADV_NOHUGEPAGE,
+        libc::MADV_COLD,
+        POPULATE_WRITE,
+    ];
+    let mut refused: Vec<String> =
+        advices.iter().map(|advice| format!("madvise:{advice}")).collect();
     refused.push("memfd_create,mremap".into());
     refused.push("madvise,memfd_create,membarrier,rseq,mremap".into());
     for calls in &refused {

@@ -225,6 +225,7 @@ impl Memory {
         // Pageblocks beyond the span were mapped, but the system refused memory for their metadata.
         for block in first..end.min(self.arena.span_blocks()) {
             let pageblock = self.pageblocks.at(PageblockIndex(block));
+            // Otherwise a large mapping would touch all of its descriptors.
             if pageblock.faults() != Faults::Plain {
                 pageblock.set_faults(Faults::Plain);
             }

@@ -174,7 +174,7 @@ impl Pageblock {
         }
     }
 
-    /// Writes only if the value changes, so that a large mapping does not touch its descriptors.
+    /// Writes without a look before: to read a fresh descriptor first would cost a page fault more.
     pub(crate) fn set_faults(&self, faults: Faults) {
         self.faults.store(faults as u8, Relaxed);
     }
