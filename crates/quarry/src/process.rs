@@ -17,7 +17,7 @@ use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
-use quarry_sys::os::{Confined, Linux, Os};
+use quarry_sys::os::{Linux, Os};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
@@ -112,6 +112,7 @@ fn make_ready() -> Mode {
 /// Called when the process starts, before its threads and its filters of system calls: reads the
 /// settings, properties of the system that the first allocation needs, and the address of a
 /// function of the C library that the background thread needs.
+/// Tried as well: to build the instance here. But some programs never allocate (docs/tried.md).
 pub fn start() {
     let _errno = KeepErrno::new();
     background::find_least_stack();
@@ -140,13 +141,13 @@ fn ask_the_system() {
 
 /// Brings in the part of [`STACK`] that a start writes, by one call: half of its pages would be
 /// faulted in twice, because a start reads them before it writes them. A hint.
-fn bring_in_stack(os: &dyn Os) {
-    const WRITTEN: usize = 22 << 10;
-    let (start, page) = ((&raw const STACK).cast_mut().cast::<u8>(), os.page_size());
+fn bring_in_stack() {
+    const WRITTEN: usize = 34 << 10;
+    let (start, page) = ((&raw const STACK).cast_mut().cast::<u8>(), Linux.page_size());
     let within = start.addr() % page;
     if let Some(first) = NonNull::new(start.wrapping_sub(within)) {
         // If the OS refuses, page faults bring the pages in later.
-        let _ = os.populate(first, (within + WRITTEN).next_multiple_of(page));
+        let _ = Linux.populate(first, (within + WRITTEN).next_multiple_of(page));
     }
 }
 
@@ -160,13 +161,12 @@ fn build() -> Mode {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;
     }
-    let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
-    bring_in_stack(os);
+    bring_in_stack();
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
     // Once there are two threads, only the background thread calls membarrier(2).
     STACK.percpu().leave_barrier_to(None);
-    if STACK.init(os, &options, &Default::default()).is_err() {
+    if STACK.init(&Linux, &options, &Default::default()).is_err() {
         // Otherwise this thread could mistake another thread's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);

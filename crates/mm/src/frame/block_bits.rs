@@ -118,8 +118,7 @@ fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
 
 impl BlockBits {
     pub(super) fn new(os: &'static dyn Os, len: u32) -> OsResult<Self> {
-        // One entry more than needed, so that the kernel does not align it (`SlotArea::reserve`).
-        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize + 1)?, len })
+        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize)?, len })
     }
 
     fn word(&self, bit: Bit, block: u32) -> &AtomicU64 {

@@ -263,11 +263,13 @@ impl<C: StackConfig> Stack<C> {
             self.build(os, options, cache)?;
         }
         if options.heap {
+            let slot = self.fast.percpu.current();
+            if options.pages.faults.populate {
+                self.fast.percpu.area().populate(os, slot);
+            }
             self.create_classes()?;
-        }
-        if options.heap && options.pages.faults.populate {
-            let percpu = &self.fast.percpu;
-            percpu.area().populate(os, percpu.current());
+            let zones = self.built().pages.zones();
+            zones.begin(zones.node_of(slot));
         }
         let arena = self.built().pages.arena();
         let base = arena.base().as_ptr() as usize;

@@ -30,7 +30,7 @@ impl Zones {
     /// Gives back about `most_bytes` of the chosen pageblocks of a node; returns the bytes.
     pub(crate) fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
         let (zone, mut given) = (self.of(node), 0);
-        if !zone.grows() {
+        if !zone.grows {
             return given;
         }
         // A request takes this lock before it fails, to wait for blocks that are off the lists.

@@ -24,7 +24,7 @@ impl Zones {
     /// mark. Returns whether it can now. Holds no zone's lock while it calls the operating system.
     pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
         let zone = self.of(node);
-        if !zone.grows() {
+        if !zone.grows {
             return false;
         }
         let mut steps = zone.zone.steps.lock();
@@ -45,6 +45,14 @@ impl Zones {
             self.refresh_marks();
         }
         true
+    }
+
+    /// Gives an empty zone its first pageblocks, on the caller's stack. Otherwise a request does.
+    pub(crate) fn begin(&self, node: NodeId) {
+        let zone = self.of(node);
+        if zone.grows && zone.grow_once(self.budget(), &mut zone.zone.steps.lock()) {
+            self.refresh_marks();
+        }
     }
 }
 

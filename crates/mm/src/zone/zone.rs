@@ -45,7 +45,7 @@ struct Published {
 #[repr(align(128))]
 pub struct Zone {
     node: NodeId,
-    grows: bool,
+    pub(super) grows: bool,
     /// True if its pageblocks may be huge pages.
     pub(super) huge: bool,
     state: CountedLock<State>,
@@ -212,11 +212,6 @@ impl Zone {
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
         self.reclaims.load(Relaxed) != 0
-    }
-
-    #[inline]
-    pub(super) fn grows(&self) -> bool {
-        self.grows
     }
 
     /// Returns whether the window may still have pageblocks for this zone.

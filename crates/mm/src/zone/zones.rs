@@ -58,15 +58,12 @@ pub struct ZoneConfig {
 impl Zones {
     /// Reserves memory and gives each zone its first frames. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
-        assert!(
-            (1..=MAX_NODES).contains(&usize::from(config.nodes)),
-            "nodes are 1..=8, not {}",
-            config.nodes
-        );
+        let nodes = usize::from(config.nodes);
+        assert!((1..=MAX_NODES).contains(&nodes), "nodes are 1..=8, not {nodes}");
         let zones = Self {
             memory: Memory::reserve(os, config.reserve_bytes)?,
             budget: Budget::new(config.limit_frames),
-            zones: OsArray::filled(os, usize::from(config.nodes), |node| {
+            zones: OsArray::filled(os, nodes, |node| {
                 Zone::new(NodeId(node as u8), config.grow, config.huge)
             })?,
             touched_whole: KindSet::default(),
@@ -221,7 +218,7 @@ impl Zones {
 
     /// Returns whether a zone could not grow, and other zones may have pageblocks for it.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.zones.len() > 1 && self.all().any(|zone| zone.grows() && !zone.can_grow())
+        self.zones.len() > 1 && self.all().any(|zone| zone.grows && !zone.can_grow())
     }
 
     /// Brings frames of one pageblock into memory by one call, or the whole pageblock if it comes

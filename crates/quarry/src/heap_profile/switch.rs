@@ -15,7 +15,7 @@ use quarry_sys::errno::KeepErrno;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::memfd::{replace_by_private, replace_by_sealed};
-use quarry_sys::os::{Confined, Linux, Os, OsResult};
+use quarry_sys::os::{Linux, Os, OsResult};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::system_call::process_id;
 use quarry_sys::unwind;
@@ -84,13 +84,12 @@ fn note(word: Head, value: u64) {
 
 /// Makes the tables at the first call, and lets readers map the counts, if allowed.
 fn make_tables() -> OsResult<()> {
-    let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
     if profile().area().is_none() {
-        let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
-        let start = os.reserve(bytes)?;
+        let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(Linux.page_size());
+        let start = Linux.reserve(bytes)?;
         // SAFETY: fresh memory of this size, never unmapped; its replacements are zero as well.
         let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
-        profile().prepare(&STACK, os, area)?;
+        profile().prepare(&STACK, &Linux, area)?;
         HAS_TABLES.store(true, Ordering::Relaxed);
     }
     if !is_confined() && !IS_SHARED.load(Ordering::Relaxed) {

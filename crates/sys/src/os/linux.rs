@@ -1,15 +1,32 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 
 use super::system::{NotMoved, Os};
+use crate::confined::is_confined;
 use crate::errno::{OsError, OsResult};
 use crate::known::Known;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
 use crate::system_call::{checked, mapped};
+use crate::topology;
 use core::ptr::NonNull;
 
-/// The real operating system. Stateless.
+/// The real operating system. In a [confined](crate::confined) process it makes only the system
+/// calls that the C library's `malloc` makes, and refuses all others (`EPERM`).
 pub struct Linux;
+
+fn unconfined() -> OsResult<()> {
+    if is_confined() { Err(OsError(libc::EPERM)) } else { Ok(()) }
+}
+
+/// # Safety
+/// The caller owns the range. With `MADV_DONTNEED` it also has given up the contents.
+unsafe fn advise(address: NonNull<u8>, bytes: usize, advice: i32) -> OsResult<()> {
+    if advice != libc::MADV_DONTNEED {
+        unconfined()?;
+    }
+    // SAFETY: the caller's promise; other advice keeps the contents.
+    check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
+}
 
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
@@ -25,7 +42,8 @@ fn may_be_huge() -> bool {
 /// Reads `transparent_hugepage/enabled`, only once.
 fn gives_huge_unasked() -> bool {
     static KNOWN: Known = Known::new();
-    KNOWN.is_true(|| crate::topology::huge_pages() == crate::topology::HugePages::Always)
+    let is_always = || topology::huge_pages() == topology::HugePages::Always;
+    !is_confined() && KNOWN.is_true(is_always)
 }
 
 /// The page size, from the auxiliary vector. `sysconf` would read 192 KiB of the C library's file
@@ -44,7 +62,7 @@ fn check(result: i32) -> OsResult<()> {
     checked(result.into()).map(drop)
 }
 
-pub(super) const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Makes a private anonymous mapping, at `at` if the addresses are free.
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
@@ -65,9 +83,26 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     Err(OsError(libc::EEXIST))
 }
 
+/// Bytes that the first reservation maps beyond its own, for the next ones: a process makes five,
+/// and each mapping takes 2.5 us of its start. The sum with that of the slots is no multiple of
+/// 2 MiB: from 6.12 on Linux aligns those, apart from other mappings.
+const SPARE_BYTES: usize = (3 << 20) + (64 << 10);
+
+/// The spare bytes that are left, `SPARE..END_OF_SPARE`: the end is 0 before the first reservation,
+/// and 1 while there are none.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+static END_OF_SPARE: AtomicUsize = AtomicUsize::new(0);
+
+fn reserve_spare(bytes: usize) -> Option<NonNull<u8>> {
+    let end = END_OF_SPARE.load(Ordering::Relaxed);
+    let after = |start: usize| start.checked_add(bytes).filter(|after| *after <= end);
+    let start = SPARE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+    NonNull::new(start.ok()? as *mut u8)
+}
+
 /// Makes a mapping at an address of the kernel's choice, without commit charge if not writable.
 /// From Linux 6.7 on `MAP_STACK` forbids huge pages in it; before, the flag does nothing.
-pub(super) fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
+fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE | libc::MAP_STACK)
 }
 
@@ -151,15 +186,11 @@ unsafe impl Os for Linux {
     }
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        let page = self.page_size();
-        let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
-        if let Some(start) = usual
-            // Tests that such addresses exist: they do not under valgrind or with 39-bit addresses.
-            && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
-        {
-            // SAFETY: the page just mapped, which no other code knows.
-            unsafe { libc::munmap(start.as_ptr().cast(), page) };
-            return Ok(start);
+        let local = 0u8;
+        // A stack lies above them, except under valgrind or with 39-bit addresses.
+        let exist = |start: &usize| *start < (&raw const local).addr();
+        if let Some(start) = next_window(bytes, align).filter(exist) {
+            return NonNull::new(start as *mut u8).ok_or(OsError(libc::ENOMEM));
         }
         let start = map_aligned(bytes, align, libc::PROT_NONE)?;
         // SAFETY: as above.
@@ -178,6 +209,7 @@ unsafe impl Os for Linux {
     }
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
+        unconfined()?;
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and grows only into free addresses.
         mapped(unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) }).map(drop)
     }
@@ -188,7 +220,7 @@ unsafe impl Os for Linux {
         (to, new_bytes): (NonNull<u8>, usize),
     ) -> Result<(), NotMoved> {
         // Of several VMAs `mremap` moves only the first, after it has unmapped the target.
-        if !is_one_mapping(from, bytes) {
+        if is_confined() || !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
         // SAFETY: the caller promises that both pieces are mapped and its own, and gives up the
@@ -209,26 +241,38 @@ unsafe impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
-        let start = map_anywhere(bytes, READ_WRITE)?;
-        let _ = self.advise_huge(start, bytes, false);
+        if let Some(start) = reserve_spare(bytes) {
+            return Ok(start);
+        }
+        let relaxed = Ordering::Relaxed;
+        let is_first = END_OF_SPARE.compare_exchange(0, 1, relaxed, relaxed).is_ok();
+        let mut all = if is_first { bytes.saturating_add(SPARE_BYTES) } else { bytes };
+        let start = map_anywhere(all, READ_WRITE).or_else(|_| {
+            all = bytes;
+            map_anywhere(bytes, READ_WRITE)
+        })?;
+        let _ = self.advise_huge(start, all, false);
+        if all > bytes {
+            END_OF_SPARE.store(start.addr().get() + all, relaxed);
+            SPARE.store(start.addr().get() + bytes, relaxed);
+        }
         Ok(start)
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: populating keeps contents; the range is committed by us.
-        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, MADV_POPULATE_WRITE) })
+        // SAFETY: the range is the caller's.
+        unsafe { advise(address, bytes, MADV_POPULATE_WRITE) }
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         if !is_huge_aligned(address, bytes) && may_be_huge() {
             // The kernel keeps a huge page allocated when a part of it is purged: the process
             // shrinks, but no memory becomes free. MADV_COLD (Linux 5.4) splits the page first.
-            // SAFETY: a hint that keeps contents.
-            unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
+            // SAFETY: the range is the caller's.
+            let _ = unsafe { advise(address, bytes, libc::MADV_COLD) };
         }
         // SAFETY: the caller owns the range and has given up its contents.
-        let purge =
-            |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
+        let purge = |advice| unsafe { advise(address, bytes, advice) };
         purge(libc::MADV_DONTNEED).or_else(|error| match error {
             // Some pages are locked by `mlock` (`mm/madvise.c`), for a use that is over.
             OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
@@ -237,6 +281,7 @@ unsafe impl Os for Linux {
     }
 
     fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
+        unconfined()?;
         let access = if accessible { READ_WRITE } else { libc::PROT_NONE };
         // SAFETY: the caller owns the range, and no code uses it while it is inaccessible.
         check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, access) })
@@ -247,8 +292,8 @@ unsafe impl Os for Linux {
             IS_ADVISED.store(true, Ordering::Relaxed);
         }
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-        // SAFETY: a hint that keeps contents; the range is committed by us.
-        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
+        // SAFETY: the range is the caller's.
+        unsafe { advise(address, bytes, advice) }
     }
 
     fn gives_huge_unasked(&self) -> bool {
@@ -258,5 +303,35 @@ unsafe impl Os for Linux {
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller promises that this is a whole reservation and that it is unused.
         unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_are_zero_and_apart_and_are_released_one_by_one() {
+        let bytes = 2 * page_size();
+        // More than the spare bytes of the first reservation.
+        let count = 2 * SPARE_BYTES / bytes;
+        let all: Vec<_> = (0..count).map(|_| Linux.reserve(bytes).expect("memory")).collect();
+        let words = |start: &NonNull<u8>| {
+            // SAFETY: a reservation of so many bytes, which is zero or filled by this test.
+            unsafe { core::slice::from_raw_parts_mut(start.cast::<u64>().as_ptr(), bytes / 8) }
+        };
+        for (at, start) in all.iter().enumerate() {
+            assert!(words(start).iter().all(|word| *word == 0), "{at} is zero at first");
+            words(start).fill(at as u64 + 1);
+        }
+        for start in all.iter().skip(1).step_by(2) {
+            // SAFETY: reserved above, and not used below.
+            unsafe { Linux.release(*start, bytes) };
+        }
+        for (at, start) in all.iter().enumerate().step_by(2) {
+            assert!(words(start).iter().all(|word| *word == at as u64 + 1), "{at} is as it was");
+            // SAFETY: as above.
+            unsafe { Linux.release(*start, bytes) };
+        }
     }
 }

@@ -114,12 +114,10 @@ impl SlotArea {
     ) -> OsResult<()> {
         let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus).min(MOST_GUARDS));
         let bytes = |slots: u32| slots as usize * SLOT_BYTES;
-        // An odd number: from 6.12 on Linux aligns multiples of 2 MiB, apart from other mappings.
-        let [least, all] = [slots | 1, (slots + guards) | 1];
-        let (start, reserved) = match os.reserve(bytes(all)) {
-            Ok(start) => (start, all),
+        let (start, reserved) = match os.reserve(bytes(slots + guards)) {
+            Ok(start) => (start, slots + guards),
             Err(error) if guards == 0 => return Err(error),
-            Err(_) => (os.reserve(bytes(least))?, least),
+            Err(_) => (os.reserve(bytes(slots))?, slots),
         };
         let base = start.as_ptr() as usize + bytes(stripes);
         self.slots.store(slots, Ordering::Relaxed);

@@ -11,11 +11,8 @@ use quarry_sys::os::FakeOs;
 /// Pageblocks of the zones in these tests: 256 MiB.
 const PAGEBLOCKS: u32 = 128;
 
-fn zones_on(os: &'static FakeOs) -> Zones {
-    let initial_frames = PAGEBLOCKS * PAGEBLOCK_FRAMES;
-    let config = ZoneConfig { reserve_bytes: 512 << 20, initial_frames, ..FIXED };
-    Zones::build(os, &config).expect("the fake OS refuses nothing")
-}
+const LARGE: ZoneConfig =
+    ZoneConfig { reserve_bytes: 512 << 20, initial_frames: PAGEBLOCKS * PAGEBLOCK_FRAMES, ..FIXED };
 
 /// A kind of slabs that programs touch whole, and a kind that they touch only in part.
 const WHOLE: Kind = Kind(100);
@@ -35,7 +32,7 @@ fn claim(os: &FakeOs, zones: &Zones, count: u32, of: MigrateType) -> usize {
 fn what_is_touched_whole_becomes_huge_and_what_is_not_does_not() {
     for (of, expected) in [(Unmovable, 32), (Reclaimable, 0)] {
         let os = fake_os();
-        let zones = zones_on(os);
+        let zones = zones_on(os, &LARGE);
         assert_eq!(claim(os, &zones, 16, of), expected, "{of:?}");
         assert_eq!(zones.validate(), Ok(()));
     }
@@ -43,11 +40,8 @@ fn what_is_touched_whole_becomes_huge_and_what_is_not_does_not() {
 
 #[test]
 fn slabs_that_are_touched_in_parts_are_separate_in_large_zones() {
-    let small = ZoneConfig { reserve_bytes: 512 << 20, initial_frames: PAGEBLOCK_FRAMES, ..FIXED };
-    for (zones, parts) in [
-        (zones_on(fake_os()), Reclaimable),
-        (Zones::build(fake_os(), &small).expect("the fake OS refuses nothing"), Unmovable),
-    ] {
+    let small = ZoneConfig { initial_frames: PAGEBLOCK_FRAMES, ..LARGE };
+    for (zones, parts) in [(zones(&LARGE), Reclaimable), (zones(&small), Unmovable)] {
         zones.note_touched(WHOLE, true);
         assert_eq!(zones.slab_type(NODE, WHOLE), Unmovable);
         assert_eq!(zones.slab_type(NODE, IN_PARTS), parts);
@@ -70,7 +64,7 @@ fn kinds_enter_and_leave_a_set() {
 #[test]
 fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     let os = fake_os();
-    let zones = zones_on(os);
+    let zones = zones_on(os, &LARGE);
     let memory = zones.memory();
     assert_eq!(claim(os, &zones, PAGEBLOCKS / 2, Unmovable), PAGEBLOCKS as usize);
     let give_back = |pageblock: u32| {
@@ -112,7 +106,7 @@ fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
 fn what_the_page_cache_fills_is_huge_unless_others_have_much_of_it() {
     for (others, expected) in [(0, 1), (1, 1), (65, 0), (400, 0)] {
         let os = fake_os();
-        let zones = zones_on(os);
+        let zones = zones_on(os, &LARGE);
         assert_eq!(fill(os, &zones, others), expected, "{others} frames belong to others");
         assert_eq!(zones.validate(), Ok(()));
     }
@@ -121,20 +115,14 @@ fn what_the_page_cache_fills_is_huge_unless_others_have_much_of_it() {
 #[test]
 fn the_page_cache_asks_for_nothing_where_huge_pages_are_off() {
     let os = fake_os();
-    let config = ZoneConfig {
-        reserve_bytes: 512 << 20,
-        initial_frames: PAGEBLOCKS * PAGEBLOCK_FRAMES,
-        huge: false,
-        ..FIXED
-    };
-    let zones = Zones::build(os, &config).expect("the fake OS refuses nothing");
+    let zones = zones_on(os, &ZoneConfig { huge: false, ..LARGE });
     assert_eq!(fill(os, &zones, 0), 0);
 }
 
 #[test]
 fn a_pageblock_with_a_hole_is_huge_no_more() {
     let os = fake_os();
-    let zones = zones_on(os);
+    let zones = zones_on(os, &LARGE);
     let memory = zones.memory();
     assert!(claim(os, &zones, 16, Unmovable) > 0);
     let faults = |pfn: Pfn| memory.pageblocks().of(pfn).faults();
@@ -158,7 +146,7 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
 #[test]
 fn the_first_4_mib_of_a_zone_have_small_pages() {
     let os = fake_os();
-    let zones = Zones::build(os, &GROWING).expect("the fake OS refuses nothing");
+    let zones = zones_on(os, &GROWING);
     let grow = || {
         assert!(zones.grow(NODE, &ask(10, Unmovable), Urgency::Low));
         core::iter::from_fn(|| take(&zones, &ask(10, Unmovable))).collect::<Vec<_>>()
@@ -181,7 +169,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
     const MS: u64 = 1_000_000;
     for (huge_ms, expected) in [(1, true), (5, false)] {
         let os = fake_os();
-        let zones = zones_on(os);
+        let zones = zones_on(os, &LARGE);
         let prices = zones.memory().prices();
         prices.note(false, PAGEBLOCK_FRAMES, MS, 0);
         // The time is after a year of uptime.
@@ -194,7 +182,7 @@ fn what_costs_more_than_small_pages_is_not_asked_for() {
 #[test]
 fn a_huge_page_comes_in_by_one_call() {
     let os = fake_os();
-    let zones = zones_on(os);
+    let zones = zones_on(os, &LARGE);
     assert!(claim(os, &zones, 16, Unmovable) > 0);
     let pageblocks = (0..PAGEBLOCKS).map(|index| PageblockIndex(index).first());
     let faults = |pfn: Pfn| zones.memory().pageblocks().of(pfn).faults();

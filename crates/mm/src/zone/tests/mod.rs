@@ -28,7 +28,11 @@ pub(super) const FIXED: ZoneConfig = ZoneConfig {
 };
 
 pub(super) fn zones(config: &ZoneConfig) -> Zones {
-    Zones::build(fake_os(), config).expect("the fake OS refuses nothing")
+    zones_on(fake_os(), config)
+}
+
+fn zones_on(os: &'static FakeOs, config: &ZoneConfig) -> Zones {
+    Zones::build(os, config).expect("the fake OS refuses nothing")
 }
 
 pub(super) const NODE: NodeId = NodeId(0);
