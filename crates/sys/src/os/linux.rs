@@ -94,7 +94,7 @@ static SPARE: AtomicUsize = AtomicUsize::new(0);
 static END_OF_SPARE: AtomicUsize = AtomicUsize::new(0);
 
 fn reserve_spare(bytes: usize) -> Option<NonNull<u8>> {
-    let end = END_OF_SPARE.load(Ordering::Relaxed);
+    let end = END_OF_SPARE.load(Ordering::Acquire);
     let after = |start: usize| start.checked_add(bytes).filter(|after| *after <= end);
     let start = SPARE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
     NonNull::new(start.ok()? as *mut u8)
@@ -253,8 +253,8 @@ unsafe impl Os for Linux {
         })?;
         let _ = self.advise_huge(start, all, false);
         if all > bytes {
-            END_OF_SPARE.store(start.addr().get() + all, relaxed);
             SPARE.store(start.addr().get() + bytes, relaxed);
+            END_OF_SPARE.store(start.addr().get() + all, Ordering::Release);
         }
         Ok(start)
     }
