@@ -186,10 +186,11 @@ unsafe impl Os for Linux {
     }
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        let local = 0u8;
-        // A stack lies above them, except under valgrind or with 39-bit addresses.
-        let exist = |start: &usize| *start < (&raw const local).addr();
-        if let Some(start) = next_window(bytes, align).filter(exist) {
+        // The kernel has put these bytes on the first thread's stack, near the end of all addresses:
+        // below the windows under valgrind or with 39-bit addresses.
+        // SAFETY: getauxval has no preconditions.
+        let end = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
+        if let Some(start) = next_window(bytes, align).filter(|start| *start < end) {
             return NonNull::new(start as *mut u8).ok_or(OsError(libc::ENOMEM));
         }
         let start = map_aligned(bytes, align, libc::PROT_NONE)?;
