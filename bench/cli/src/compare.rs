@@ -33,7 +33,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> i32 {
     }
 }
 
-/// Finds the program of a command line. An error is an exit status, and its message was printed.
+/// Finds the program of a command line, else prints the reason and returns an exit status.
 pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
     let path = env::var_os("PATH");
     let file = program::locate(&variant.command[0], path.as_deref())

@@ -27,7 +27,7 @@ pub(crate) fn complete() {
         if let Some(index) = index {
             command.env(INDEX, (index + 1).saturating_sub(dropped).to_string());
         }
-        // If that fails, this command completes what it can.
+        // If the execution fails, this command completes what it can.
         let _ = command.arg("--").arg(LAB).args(&words[dropped..]).exec();
     }
 }

@@ -81,7 +81,7 @@ fn preloadable(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the file that the user named, or an error: another library would change the run.
+/// Returns the file that the user named, or fails: any other library would change the run.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf> {
     let refusal = |why: String| {
         Usage(format!(

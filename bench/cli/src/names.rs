@@ -40,7 +40,7 @@ pub(crate) fn name_callers_of(program: &mut Command) -> Result<()> {
 
 pub(crate) fn run(args: &NamesArgs, out: &mut dyn Write) -> Result<()> {
     if args.apart {
-        // This process ends once it has started the copying one: the program gets no unknown child.
+        // This process ends now, so init adopts the copying one: the program gets no unknown child.
         itself("names").stderr(Stdio::null()).env("QUARRYRUN_NAMES", "1").spawn()?;
         return Ok(());
     }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::process::exit;
 
-/// Standard output; its errors name it.
+/// Standard output; its error messages name it.
 pub struct Output(pub io::Stdout);
 
 impl Output {

@@ -74,8 +74,8 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
     if metadata.is_file() && may_execute { Ok(file) } else { Err(CannotRun::NotExecutable) }
 }
 
-/// The file whose code runs in the end: `program`, or the interpreter of a script, which may be a
-/// script with an interpreter itself. An interpreter that cannot be read is returned as named.
+/// The file whose code runs in the end: `program` or, if it is a script, its interpreter, which may
+/// be a script, too. An interpreter that cannot be read is returned as named.
 pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> PathBuf {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {

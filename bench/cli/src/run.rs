@@ -127,7 +127,7 @@ fn reports_callers((key, value): &(&str, &str)) -> bool {
 
 /// Starts a watcher, which prints the statistics that processes cannot print themselves: those of
 /// the program after a signal or `_exit`, and those of its children. Unless `QUARRY_RECORD` is set,
-/// processes then publish at their start and exit, too, and not only while they run.
+/// the processes then publish not only while they run, but also at their start and exit.
 fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;
@@ -229,7 +229,7 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
 
 struct Plan {
     preloads: bool,
-    /// True if the library should serve the program; the library reports if it does not.
+    /// True if the library is expected to serve the program, and so reports if it does not.
     is_expected: bool,
 }
 

@@ -28,10 +28,10 @@ pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
-/// Starts a watcher of this process, which prints to `target`: `1` is standard error, any other
-/// text a file. `format` is `STATS_FORMAT` of `--set`; `None`: the environment's. Returns the
-/// name of the watcher's socket; `None` in the first process of a container, because no other
-/// process outlives that one.
+/// Starts a watcher of this process. The watcher prints to `target`: `1` is standard error, any
+/// other text names a file. `format` is `STATS_FORMAT` of `--set`; `None`: the environment's.
+/// Returns the name of the watcher's socket; `None` in the first process of a container, because no
+/// other process outlives that one.
 pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);
@@ -50,7 +50,7 @@ pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>
     status.success().then_some(Some(name)).context("the watcher did not start")
 }
 
-/// This program with one of its commands, outside Quarry.
+/// A command that runs `verb` of this executable, without preloaded libraries.
 pub(crate) fn itself(verb: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(verb).env_remove("LD_PRELOAD");

@@ -1,7 +1,7 @@
 //! Finds the programs that a wrapper script (a shell script that starts a program) may run.
 //!
-//! This file reads the script and does not execute it. It knows variables with fixed words and the
-//! script's folder, and leaves out commands with unknown words, so the result may be incomplete.
+//! This module reads the script and does not execute it. It resolves only variables with fixed
+//! words and the script's folder. It leaves out other commands, so the result may be incomplete.
 
 use crate::program;
 use std::collections::HashMap;

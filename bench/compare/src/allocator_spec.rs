@@ -99,7 +99,7 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
 }
 
 /// Settings of other allocators are environment variables, whose values may contain colons. If
-/// `text` has none, the setting that a known allocator needs applies.
+/// `text` is empty, the setting that a known allocator needs applies.
 fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
     let known = KNOWN.allocator(name).filter(|_| text.is_empty());
     let text = known.map_or(text, |it| it.setting.as_str());

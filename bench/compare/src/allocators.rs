@@ -101,8 +101,8 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
 }
 
 /// The folders of allocators and programs that `make peers` builds: the one that `QUARRY_PEERS`
-/// names; else `peers` beside this command or beside its folder, as in a cargo target; and the
-/// folder into which `make install` puts the programs.
+/// names; without this variable, `peers` beside this command, `peers` beside its folder (as in a
+/// cargo target), and the folder into which `make install` puts the programs.
 pub fn peer_folders() -> Vec<PathBuf> {
     match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
@@ -172,8 +172,8 @@ impl Allocator {
         self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
     }
 
-    /// The file to preload. glibc is preloaded too, because otherwise a program that links another
-    /// malloc would use that one. Fails if this process has no C library.
+    /// The file to preload: for glibc the C library itself, because otherwise a program that links
+    /// another malloc would use that one. Fails if this process has no C library.
     pub(super) fn file(&self) -> Result<PathBuf> {
         if let Some(file) = &self.preload {
             return Ok(file.clone());

@@ -5,8 +5,8 @@ use quarry_harness::usage::Usage;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The installed path of a file below the folder of libraries: with the version of the ABI if
-/// programs link the file, else in the folder `quarry`.
+/// The path of an installed file below the folder of libraries: a file that programs link has the
+/// version of the ABI in its name, and any other file is in the folder `quarry`.
 fn installed_as(name: &str) -> PathBuf {
     match name {
         "libquarry.so" | "libquarry-full.so" => PathBuf::from(format!("{name}.0")),
@@ -25,8 +25,8 @@ pub fn places(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
         for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
             places.push(lib.join(installed_as(name)));
         }
-        // If Cargo has left one of these marks in `above`, then it is a target folder: its folder
-        // `release` has the libraries and its folder `tools` the programs; `exe` may be in either.
+        // If `above` has one of these marks of Cargo, it is a target folder: `release` in it has
+        // the libraries, and `tools` the programs; `exe` may be in either.
         if ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| above.join(mark).is_file()) {
             let others = ["release", "tools"].map(|profile| above.join(profile));
             places.extend(others.iter().filter(|it| *it != folder).map(|it| it.join(name)));

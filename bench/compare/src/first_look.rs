@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(super) struct FirstLook {
-    /// The run that stands for all: the median influence, of those in the majority about reach.
+    /// The run with the median influence, of the runs that agree with the majority about reach.
     pub(super) probe: Probe,
     pub(super) runs: usize,
     pub(super) weight: Weight,
@@ -19,8 +19,8 @@ pub(super) struct FirstLook {
 }
 
 impl FirstLook {
-    /// Counts the calls of malloc in runs of a workload's program, in as many runs as are needed to
-    /// judge its weight. With `time_alone` only the time will be compared, not the memory.
+    /// Runs a workload's program with its calls of malloc counted, as often as is needed to judge
+    /// its weight. With `time_alone` only the time will be compared, not the memory.
     pub(super) fn at(
         program: &SupervisedProgram,
         workload: usize,

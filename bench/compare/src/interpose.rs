@@ -154,8 +154,8 @@ pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
 }
 
-/// The loader that `program` names, if it does not exist; the kernel does not say which file is
-/// missing.
+/// Returns the loader that `program` names, if that file does not exist. The kernel's error does
+/// not tell which file is missing.
 #[must_use]
 pub fn missing_loader(program: &Path) -> Option<PathBuf> {
     let cache = ReadCache::new(File::open(program).ok()?);

@@ -254,7 +254,7 @@ impl Launcher {
     ) -> Result<(Report, Option<Result<Served>>)> {
         let place = self.scratch.path().join("order");
         fs::write(&place, serde_json::to_vec(order)?)?;
-        // The executable of this process, even if its file was replaced meanwhile.
+        // The executable of this process, even if its file was replaced since the start.
         let mut supervisor = Command::new("/proc/self/exe");
         supervisor.arg(SUPERVISE_COMMAND).arg(place);
         supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -290,7 +290,7 @@ impl Launcher {
     }
 
     /// Reads the supervisor's answer to its end. An interruption closes the supervisor's standard
-    /// input: it then ends its processes and answers.
+    /// input: the supervisor then ends its processes and answers.
     fn hear(&self, child: &mut Child, stdin: &Mutex<Option<ChildStdin>>) -> Result<Vec<u8>> {
         let mut answer = Vec::new();
         let mut pipe = child.stdout.take().context("no pipe")?;

@@ -29,7 +29,7 @@ const PAGE_BYTES: f64 = 4096.0;
 const LITTLE_HEAP: u64 = 1 << 20;
 const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
                         PYTHONMALLOC=malloc allocators get them, too";
-/// Short runs whose majority decides whether a program is out of reach: one may miss a process.
+/// Short runs whose majority decides if a program is out of reach: a run may miss a process.
 const LOOKS: usize = 3;
 /// A sample counts only if other allocators served at most this share of the CPU time.
 const MOST_UNSERVED: f64 = 0.1;
@@ -99,8 +99,8 @@ pub struct Probe {
     pub(super) threads: u64,
     pub(super) peak_bytes: u64,
     is_on_pymalloc: bool,
-    /// If programs into which nothing was preloaded used more than [`MOST_UNSERVED`] of the CPU
-    /// time: the program among them that used the most.
+    /// The program that used the most CPU time of those into which nothing was preloaded; `None` if
+    /// these used at most [`MOST_UNSERVED`] of the CPU time.
     unserved: Option<PathBuf>,
     busiest: PathBuf,
 }
@@ -287,8 +287,8 @@ pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<Path
 }
 
 /// The object that serves a program. If a program at a fixed address only refers to `malloc`, the
-/// loader may find `malloc` in the program itself, so this function looks for a definition in the
-/// file. The loader names the program by the word that started it, which need not be a path.
+/// loader may find that reference, so this function looks for a definition in the file. A name
+/// without a slash is the program's: the loader names it by the word that started it.
 fn malloc_of(one: &ProcessRecord) -> &str {
     let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
     let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
@@ -299,8 +299,8 @@ fn malloc_of(one: &ProcessRecord) -> &str {
     if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
 }
 
-/// If programs in which `fault` finds a fault used more than [`MOST_UNSERVED`] of the CPU time: the
-/// program among them that used the most, with its fault.
+/// The program that used the most CPU time of those in which `fault` finds a fault, and its fault;
+/// `None` if these programs used at most [`MOST_UNSERVED`] of the CPU time.
 fn unserved_of(
     report: &Report,
     fault: impl Fn(&Path) -> Option<String>,

@@ -124,7 +124,7 @@ impl Order {
     fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
-        // The kernel counts this process's peak for the child too, up to the child's exec.
+        // The kernel's peak of the child includes this process's own, up to the child's exec.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
@@ -166,8 +166,8 @@ fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
     Ok(child)
 }
 
-/// Decides when to look at the processes: often at first, then so rarely that looks of up to 1 ms
-/// take at most a hundredth of the time. Looks are at least a thousandth of the time so far apart.
+/// Spaces the looks at the processes: the gap doubles up to `SLOWEST`, but is at least 100 times as
+/// long as the last look (at most `LONGEST`), and a thousandth of the time so far.
 struct Pace {
     next: Instant,
     gap: Duration,
@@ -239,7 +239,7 @@ impl Watch {
     /// sample must end. Afterwards no process of the sample runs.
     fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
         let stdin = io::stdin();
-        // A SIGCHLD may have come before the signal was blocked again.
+        // A SIGCHLD that came while `spawn_unblocked` had it unblocked is lost, so reap first.
         let mut all_gone = self.reap();
         while !all_gone {
             let wake = self.pace.next.min(deadline);
@@ -282,7 +282,7 @@ impl Watch {
                 self.look();
                 self.report.final_bytes =
                     self.report.timeline.readings.last().map(|it| it.resident);
-                // The program may have ended meanwhile.
+                // The program may have ended already.
                 let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
                 false
             }
@@ -354,7 +354,7 @@ impl Watch {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
-        // The child's peak is unknown unless it is above this process's own: see `supervise`.
+        // A peak that is not above this process's own may not be the child's: see `supervise`.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,

@@ -27,8 +27,8 @@ struct Huge {
 }
 
 impl Huge {
-    /// Returns whether the process has grown by over an eighth since the last count. A count makes
-    /// the kernel walk the page tables; all counts take less than 10 times as long as the last one.
+    /// Returns whether the process has grown by over an eighth since the last count, for which the
+    /// kernel walks the page tables. So all counts take less than 10 times as long as the last one.
     fn is_due(self, resident: u64) -> bool {
         resident > self.resident + self.resident / 8
     }
@@ -108,7 +108,7 @@ impl Tree {
 
     pub(super) fn signal(&self, signal: Signal) {
         for (process, _) in self.living() {
-            // The process may have ended meanwhile.
+            // The process may have ended already.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
     }

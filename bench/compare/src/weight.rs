@@ -7,8 +7,8 @@
 //!   [`CLOSE`] of the bound below which a comparison is refused. Any run without requests, or with
 //!   [`PLENTY`] times the negligible share, also decides alone;
 //! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
-//! * less than half of the negligible share refuses the comparison; up to twice that share adds a
-//!   warning that the effect is small.
+//! * a share below half of the negligible one refuses the comparison; a share below twice the
+//!   negligible one adds a warning that the effect is small.
 
 use quarry_harness::statistics;
 
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
     }
 
-    /// Half or twice the measured share never turns a refusal into a comparison without a warning.
+    /// If noise doubles a share, a refusal becomes at most a comparison with a warning.
     #[test]
     fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
         let rank = |weight| match weight {

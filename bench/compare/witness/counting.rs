@@ -51,7 +51,7 @@ pub(crate) unsafe fn start(slot: *mut u8) {
     }
     let per_ms = ticks().wrapping_sub(from) * 1_000_000 / (to_ns - from_ns);
     LONGEST.store(per_ms * LONGEST_NS / 1_000_000, Ordering::Relaxed);
-    // SAFETY: the caller's promise.
+    // SAFETY: both places lie in the slot that the caller promises, and are aligned.
     unsafe {
         slot.add(layout::TICKS_PER_MS).cast::<u64>().write(per_ms);
         COUNTERS.store(slot.add(layout::COUNTERS), Ordering::Release);
@@ -79,7 +79,7 @@ fn ticks() -> u64 {
     ticks
 }
 
-/// Runs `call`, and counts it as `kind`, its ticks and `bytes` in the stripe of this thread.
+/// Runs `call`. Counts it as `kind`, and its ticks and `bytes`, in the stripe of this thread.
 #[inline(always)]
 fn counted<T>(kind: usize, bytes: usize, call: impl FnOnce() -> T) -> T {
     let counters = COUNTERS.load(Ordering::Acquire);
@@ -110,16 +110,16 @@ fn add(field: usize, amount: u64) {
     field.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// Counts the bytes of a block, which may be null, as held, and returns it.
+/// Adds the bytes of a block, which may be null, to those held, and returns the block.
 fn held(block: *mut c_void) -> *mut c_void {
     // SAFETY: null, or a block of glibc's.
     add(layout::HELD, unsafe { bytes_of(block) });
     block
 }
 
-/// The bytes of a block and its header, from the word in front of the block, whose low three bits
-/// are flags (glibc 2.0 to 2.42, `malloc/malloc.c`). `malloc_usable_size` would not do, because it
-/// may be the function of another allocator that the program links.
+/// The bytes of a block and its header. The word in front of the block has them, with flags in its
+/// low three bits (glibc 2.0 to 2.42, `malloc/malloc.c`). `malloc_usable_size` would not do,
+/// because it may be the function of another allocator that the program links.
 ///
 /// # Safety
 /// `block` is null, or a block of glibc's.
@@ -127,7 +127,7 @@ unsafe fn bytes_of(block: *mut c_void) -> u64 {
     if block.is_null() {
         return 0;
     }
-    // SAFETY: the header of the block (caller's promise).
+    // SAFETY: a block of glibc's (caller's promise) has its header in the word before it.
     unsafe { block.cast::<u64>().sub(1).read() & !7 }
 }
 
@@ -146,7 +146,7 @@ extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promise is that of realloc.
+    // SAFETY: a caller of realloc passes null, or a block of glibc's that is in use.
     let before = unsafe { bytes_of(block) };
     // SAFETY: as above.
     let new = counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) });
@@ -158,7 +158,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
-    // SAFETY: the caller's promise is that of free.
+    // SAFETY: a caller of free passes null, or a block of glibc's that is in use.
     add(layout::HELD, unsafe { bytes_of(block) }.wrapping_neg());
     // SAFETY: as above.
     counted(layout::FREES, 0, || unsafe { __libc_free(block) });

@@ -15,7 +15,7 @@ pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
 pub(crate) const SLOT_BYTES: usize = 4096;
 /// Native u32: the process.
 pub(crate) const PID: usize = 0;
-/// Native u32: [`COMPLETE`], and [`HAS_PYTHON`] if it holds; written last.
+/// Native u32: [`COMPLETE`], and [`HAS_PYTHON`] if CPython is in the process; written last.
 pub(crate) const FLAGS: usize = 4;
 /// Native u64: ticks of the counter's clock in a millisecond.
 pub(crate) const TICKS_PER_MS: usize = 8;
@@ -33,7 +33,7 @@ pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
 /// Bytes of a path with its NUL; longer ones are cut.
 pub(crate) const PATH_BYTES: usize = 640;
 
-/// Counters of calls, native u64, in stripes of a cache line each: threads count at the same time.
+/// Counters of calls, native u64, in stripes of a cache line: threads mostly use different ones.
 pub(crate) const COUNTERS: usize = 2048;
 pub(crate) const STRIPES: usize = 16;
 pub(crate) const STRIPE_BYTES: usize = 64;

@@ -3,8 +3,8 @@
 //! At the end it writes the peak of resident memory, because the kernel's own figure for a child
 //! includes the time before the child's exec. It exports nothing, so it changes nothing.
 //!
-//! With `cfg(counting)` it stands in front of glibc's malloc instead, and counts calls, bytes and
-//! time. Counting slows a program down, so it is used only in runs before the comparison.
+//! With `cfg(counting)` it also exports malloc and related functions, which call glibc's and count
+//! calls, bytes and time. Counting slows a program down, so it is used only before the comparison.
 //!
 //! The build script of `quarry-compare` compiles this file. It uses nothing but the C library and
 //! never allocates.
@@ -50,7 +50,7 @@ unsafe extern "C" {
 /// Values that Linux has on every machine that Quarry runs on.
 const O_RDWR_CLOEXEC: c_int = 0o2_000_002;
 const O_RDONLY_CLOEXEC: c_int = 0o2_000_000;
-/// Where the loader looks for symbols: everywhere, or only in objects after the one that asks: here
+/// Where `dlsym` looks: in all objects, or only in those after the calling object. The caller is
 /// the witness, which is the first object after the executable.
 const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
 const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
@@ -69,8 +69,8 @@ static SLOT: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 /// Runs before the program's `main`.
 extern "C" fn start() {
-    // SAFETY: the slot is ours alone until `FLAGS` is stored, and lies within the mapped file; the
-    // C library is initialised before the objects that need it.
+    // SAFETY: the slot lies in the mapped file, and only this process uses it until `FLAGS` is
+    // stored. The C library is initialised before this object, which needs it.
     unsafe {
         let Some(slot) = take_slot() else { return };
         write_path_of_executable(slot.add(layout::EXECUTABLE).cast());
@@ -104,7 +104,7 @@ extern "C" fn end() {
         length
     };
     let text = &text[..length.max(0) as usize];
-    // SAFETY: the field lies in the slot and is aligned; forks share it.
+    // SAFETY: the field lies in the slot and is aligned. Forked children use it as an atomic, too.
     let field = unsafe { AtomicU64::from_ptr(slot.add(layout::PEAK_KIB).cast()) };
     field.fetch_max(peak_kib(text), Ordering::Relaxed);
 }
@@ -126,8 +126,8 @@ fn peak_kib(status: &[u8]) -> u64 {
 /// # Safety
 /// The C library is initialised.
 unsafe fn take_slot() -> Option<*mut u8> {
-    // SAFETY: the arguments are NUL-terminated strings, and a mapping of a fresh place is no one
-    // else's. The file has `FILE_BYTES`: the process that sets the variable has made it so long.
+    // SAFETY: the strings end with a NUL, and `mmap` chooses a free place. The process that sets
+    // the variable has made the file `FILE_BYTES` long, so the slot lies in the mapping.
     unsafe {
         let path = getenv(layout::VARIABLE.as_ptr());
         if path.is_null() {

@@ -24,12 +24,12 @@ pub struct Experiment {
     pub meta: Meta,
     /// True if a warm-up round comes first.
     pub warm_up: bool,
-    /// Ends the run before its last round.
+    /// May end the run before its last round.
     pub enough: Option<Stop>,
     /// The part that this process takes; `None`: the whole run. A shard needs a seed, a results
     /// directory, and a fixed number of rounds.
     pub shard: Option<Shard>,
-    /// Results directory (of a shard: the common one); `None` writes nothing.
+    /// Results directory; for a shard, the one that all shards share. `None`: nothing is written.
     pub out: Option<PathBuf>,
     /// Takes the samples.
     pub sampler: Box<dyn Sampler>,

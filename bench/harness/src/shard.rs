@@ -100,7 +100,7 @@ impl fmt::Display for Shard {
 pub struct Part {
     /// The shard.
     pub shard: Shard,
-    /// True if there is a warm-up round; it draws random numbers before the counted rounds do.
+    /// True if there is a warm-up round: it draws random numbers first, and so changes the order.
     pub warm_up: bool,
 }
 

@@ -133,8 +133,8 @@ impl Table {
         Self { head: of(&self.head), rows: self.rows.iter().map(of).collect() }
     }
 
-    /// Returns columns without lines, in the style of classic tables; on a terminal that is too
-    /// narrow the words of a cell wrap.
+    /// Returns the table in columns without ruled lines, as classic tables are. If a terminal is
+    /// too narrow, the words of a cell wrap.
     pub fn plain(&self) -> String {
         let room = Term::stdout().size_checked().map_or(usize::MAX, |(_, room)| room.into());
         let lines = self.wrapped(NOTHING, room);

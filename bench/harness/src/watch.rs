@@ -1,7 +1,7 @@
 //! Sample processes whose memory their parent reads while they run.
 //!
 //! A watched process runs a workload and announces each phase on standard output by a line `NAME
-//! VALUE..`. It writes without allocating, so that memory changes only because of the allocator. At
+//! VALUE..`. It does not allocate for this line, so that only the workload changes its memory. At
 //! the end it waits until its standard input closes, and prints its measurement, which names the
 //! object that served `malloc`.
 

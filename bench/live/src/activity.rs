@@ -5,8 +5,8 @@ use crate::snapshot::Cache;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-/// The table with its head, each line after `indent`. Parked objects are in use, as SLUB counts
-/// them. O(lines).
+/// The table with its head; each line begins with `indent`. Parked objects count as objects in use,
+/// as in SLUB's figures. O(lines).
 #[must_use]
 pub fn table(indent: &str, caches: &[Cache]) -> String {
     let mut text = format!("{indent}Name                   Objects    Alloc     Free   %Fast\n");

@@ -38,10 +38,10 @@ impl Choice {
         self.pid.is_none()
     }
 
-    /// The chosen processes that run on Quarry. Without a choice: those that this user may read,
-    /// and the number of those that the kernel hides from the user. O(processes of the machine).
+    /// The chosen processes that run on Quarry; without a choice, all that this user may read, and
+    /// the number of processes that the kernel hides from the user. O(processes of the machine).
     ///
-    /// Fails only if the choice is a number: with `NoProcess`, or a lasting reason like `NoQuarry`.
+    /// Fails only if the choice is a number: with `NoProcess`, or a problem that does not pass.
     pub fn find(&self) -> Result<(Vec<Found>, usize), Problem> {
         let processes = match self.pid {
             Some(pid) => vec![Process::new(pid)?],

@@ -6,8 +6,8 @@ use crate::watch::{Ended, Member};
 use crate::{buddyinfo, lockstat, slabinfo, total, vmstat};
 use std::fmt::Write;
 
-/// The text for a program whose first process is `root`: the root's tables unless it printed them,
-/// then, for several processes, a line for each and a total. `None` if nothing remains to print.
+/// The text for a program whose first process is `root`: the tables of `root` unless it printed
+/// them, then a line for each process and a total if there were several. `None` without either.
 #[must_use]
 pub fn text(root: u32, ended: &Ended) -> Option<String> {
     let mut text = String::new();

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use std::{io, thread};
 
-/// Maximum number of copies of a record that is being written; a write takes microseconds.
+/// Maximum number of times to copy a record while it is being written, which takes microseconds.
 const MOST_COPIES: u32 = 20;
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
@@ -31,8 +31,8 @@ pub(crate) enum Refusal {
 }
 
 impl Page {
-    /// The figures of the process `pid` called `name`, which is `own_pid` in its own pid namespace
-    /// and began at `began_ns` or later.
+    /// The figures of the process `pid` called `name`, which has the number `own_pid` in its own
+    /// pid namespace and began at `began_ns` or later.
     pub(crate) fn of_process(
         &self,
         pid: u32,

@@ -236,8 +236,8 @@ pub(crate) fn is_name_of_page(target: &Path) -> bool {
     target.is_some_and(|rest| matches!(rest, "" | " (deleted)"))
 }
 
-/// Opens a link in `/proc` if it leads to a file that can hold a page. The process may have
-/// replaced the file, so opening neither waits nor writes.
+/// Opens a link in `/proc` if it leads to a file that can hold a page. The process may have put
+/// another kind of file there, such as a pipe, so opening it must neither wait nor write.
 fn open(link: &Path) -> Option<Page> {
     let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;

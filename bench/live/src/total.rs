@@ -48,7 +48,7 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     add_each!(sum, part: used);
 }
 
-/// Adds each part to the sum with the same key. If no sum has the key, the part becomes a new one.
+/// Adds each part to the sum with the same key; a part whose key no sum has becomes a new sum.
 fn merge<T: Clone, K: PartialEq>(
     sums: &mut Vec<T>,
     parts: &[T],

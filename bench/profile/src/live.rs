@@ -65,8 +65,8 @@ fn read(file: &File) -> Result<Raw> {
     Ok(raw)
 }
 
-/// A profile taken from a running process. If the process was being profiled already, this is that
-/// earlier profile, from its own start on.
+/// A profile taken from a running process. If a profile of the process was on already, this is that
+/// profile, from its own start on.
 pub struct Taken {
     /// The profile, and the mappings of the process.
     pub(crate) raw: Raw,

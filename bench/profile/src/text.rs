@@ -25,9 +25,9 @@ fn verb(shown: View) -> &'static str {
     }
 }
 
-/// The 95 % interval of a call site's bytes, of which `value` is the estimate from the samples
-/// `sampled`. Their number has a Poisson distribution (interval by Wilson and Hilferty, 1931).
-/// Objects so large that each is sampled add no uncertainty.
+/// The 95 % interval of a call site's bytes, which were estimated as `value` from the samples
+/// `sampled`. The number of samples has a Poisson distribution (interval by Wilson and Hilferty,
+/// 1931). Objects so large that each is sampled add no uncertainty.
 fn interval(value: i64, sampled: Count) -> (i64, i64) {
     let (value, count) = (value as f64, sampled.objects as f64);
     let doubt = (1.0 - sampled.bytes as f64 / value.max(1.0)).max(0.0).sqrt();

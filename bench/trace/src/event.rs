@@ -2,8 +2,8 @@
 //!
 //! An event is a byte with its kind, the time since the previous event of the chunk, and the data
 //! of the kind. Programs use addresses near those that they used shortly before, so an address is
-//! written as the difference from the chunk's last one, in units of 16 bytes if both are multiples
-//! of 16.
+//! written as its difference from the previous address of the chunk, in units of 16 bytes if both
+//! addresses are multiples of 16.
 
 use crate::varint::{self, fold, unfold};
 
@@ -44,9 +44,9 @@ pub enum Call {
 /// A call, with its time and CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds of the monotonic clock, taken after an `Alloc` and before the other calls. So in
-    /// the order of time no block is freed before it was allocated, or in use twice. A `Resize`
-    /// counts as a free at its start and as an allocation at its end.
+    /// Nanoseconds of the monotonic clock, read after an `Alloc` and before a `Free` or `Resize`.
+    /// So in the order of time a block is freed only after it was allocated, and blocks in use
+    /// never overlap. A `Resize` counts as a free at its start and as an allocation at its end.
     pub at_ns: u64,
     /// The CPU, as the kernel numbers them.
     pub cpu: u32,
@@ -75,7 +75,7 @@ struct Place {
     address: u64,
 }
 
-/// An address as a number. It is rotated, so that the low bits, mostly 0, become the highest bits.
+/// The address, rotated so that the difference of two multiples of 16 counts units of 16 bytes.
 fn rotated(address: u64) -> u64 {
     address.rotate_right(ALIGN_SHIFT)
 }
@@ -108,7 +108,7 @@ impl Encoder {
     }
 
     /// Writes an event to the start of `out`; returns its number of bytes. Times within a chunk
-    /// never fall: a time before the last one is written as the last one. O(1).
+    /// never fall: a time before that of the previous event is written as that time. O(1).
     pub fn encode(&mut self, event: &Event, out: &mut [u8; LONGEST_EVENT]) -> usize {
         let mut bytes = Bytes { out, used: 0 };
         if event.cpu != self.0.cpu {

@@ -15,8 +15,8 @@
 //!     16  events
 //! ```
 //!
-//! A writer stores the bytes of an event before it adds them to the chunk's count: a process may
-//! end between any two of its instructions, and every counted event is whole.
+//! A writer stores the bytes of an event before it adds them to the chunk's count. So every counted
+//! event is whole, even if the process ends between two instructions.
 
 /// The first bytes of every trace.
 pub const MAGIC: [u8; 8] = *b"QUARRYTR";

@@ -1,8 +1,8 @@
 //! Traces: the calls of `malloc`, `free` and related functions by one process, a few bytes each.
 //!
-//! A trace is a file that the process maps while it runs, so that it stays readable however the
-//! process ends. It consists of a header ([`layout`]) and chunks of [`CHUNK_BYTES`], each of one
-//! thread, which appends [events](Event) to it. Threads share only the number of chunks in use.
+//! A process maps the file of its trace while it runs, so the file stays readable however the
+//! process ends. A file has a header ([`layout`]) and chunks of [`CHUNK_BYTES`]. Each chunk is one
+//! thread's, which appends [events](Event). Threads share only the number of chunks in use.
 //!
 //! Order of the files, each using only those before it: `varint`, `event`, `layout`, `reader`.
 //!

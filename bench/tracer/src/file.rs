@@ -85,7 +85,7 @@ extern "C" fn in_child() {
 /// Makes the trace that the environment names, and begins to record. If that fails, it prints the
 /// reason in one line, and the program runs without being recorded.
 pub(crate) fn open() {
-    // Recording begins after `begun` has freed its own blocks, which no trace must have.
+    // `begun` frees its blocks before recording begins, as the trace lacks their allocations.
     if let Some(mapped) = begun() {
         // SAFETY: the handler only stores one word, which is allowed in a forked child.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
@@ -117,9 +117,9 @@ fn make(path: &Path, chunks: usize, children: bool) -> io::Result<Option<*mut u8
     Ok(Some(mapped))
 }
 
-/// Creates the file `path`, or `path.PID` for a child if `children` are recorded. `None` if another
-/// process of the program has the file already and children are not recorded. If a process executes
-/// several programs in turn, the file holds the last of them.
+/// Creates the file `path`. If another process of the program has this file already, creates
+/// `path.PID` if `children` are recorded, and otherwise returns `None`. A process that executes
+/// several programs in turn replaces its own file, which so holds the last of them.
 fn create(path: &Path, children: bool) -> io::Result<Option<(File, PathBuf)>> {
     let own = PathBuf::from(format!("{}.{}", path.to_string_lossy(), std::process::id()));
     for name in std::iter::once(path.to_owned()).chain(children.then_some(own)) {
@@ -148,7 +148,7 @@ fn reserve(file: &File, bytes: usize) -> io::Result<*mut u8> {
     if refused != 0 {
         return Err(io::Error::from_raw_os_error(refused));
     }
-    // SAFETY: a new mapping, which replaces none. It does not need the descriptor.
+    // SAFETY: a new mapping, which replaces none, and which stays when the file is closed.
     let mapped = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file, 0) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped.cast()) }
 }
@@ -169,6 +169,6 @@ fn fill_header(mapped: *mut u8, chunks: u32) {
     number(mapped, AT_COMMAND_LENGTH).store(length as u32, Ordering::Relaxed);
     // SAFETY: the header has room for COMMAND_BYTES there, and no other thread uses it yet.
     unsafe { mapped.add(AT_COMMAND).copy_from_nonoverlapping(command.as_ptr(), length) };
-    // SAFETY: the header begins with the magic. It comes last: without it the file is no trace.
+    // SAFETY: the header begins with the magic, which comes last: without it the file is no trace.
     unsafe { mapped.copy_from_nonoverlapping(MAGIC.as_ptr(), MAGIC.len()) };
 }

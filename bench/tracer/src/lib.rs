@@ -1,11 +1,11 @@
 //! `libquarry_tracer.so`, which `quarry record` preloads: it records each call of `malloc`, `free`
 //! and related functions, and passes it on to glibc's own allocator.
 //!
-//! The trace is a file that the process maps ([`quarry_trace::layout`]), at its full size before
-//! the first call is recorded. So no call fails because the disk is full, and the file keeps the
-//! records however the process ends. A thread appends to its own chunk, without locks. A call
-//! inside another call of its thread, such as one made by a signal handler, is counted but not
-//! recorded.
+//! The trace is a file ([`quarry_trace::layout`]). Before the first call is recorded, the process
+//! gives this file its full size on the disk and maps it. So no call fails because the disk is
+//! full, and the file keeps the records however the process ends. A thread appends to its own
+//! chunk, without locks. A call inside another call of its thread, such as one made by a signal
+//! handler, is counted but not recorded.
 //!
 //! A forked child records nothing. If children are recorded, a program that the child executes is
 //! recorded into `TRACE.PID`.

@@ -42,7 +42,7 @@ fn append(at_ns: u64, call: Call) {
         let Some(start) = file::next_chunk() else { return file::lose() };
         chunk = begin(start, at_ns);
     }
-    // SAFETY: no arguments. It returns -1 if the system lacks the call; that counts as CPU 0.
+    // SAFETY: this call has no arguments. Without support it returns -1, which counts as CPU 0.
     let cpu = unsafe { libc::sched_getcpu() }.max(0) as u32;
     let mut bytes = [0; LONGEST_EVENT];
     let length = chunk.encoder.encode(&Event { at_ns, cpu, call }, &mut bytes);

@@ -55,8 +55,8 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the program's `malloc`; `None` if it is this library, or if the symbol
-/// found is a PLT entry of a program at a fixed address, which only refers to `malloc`.
+/// The object that defines the program's `malloc`. `None` if this library does, or if the symbol is
+/// only a reference to `malloc`: the PLT entry of a program at a fixed address.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };

@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     }
 }
 
-/// `free` after the list of the running CPU has refused too. `free_slow` jumps here after it has
+/// `free` after the running CPU's pcp lists have refused, too. `free_slow` jumps here after it has
 /// released its stack frame.
 ///
 /// # Safety

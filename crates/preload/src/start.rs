@@ -1,5 +1,5 @@
-//! Makes, at the start of the process, system calls that must not be made later. Prints a line if
-//! `quarry run` has started a program that executed another program, which Quarry does not serve.
+//! Makes, at the start of the process, system calls that must not be made later. Prints a line if a
+//! program that `quarry run` has started executes another one that Quarry does not serve.
 //!
 //! `quarry run` itself checks only the program on its command line. If this is a script or a
 //! wrapper that executes another program, only the library, which is loaded into that program too,

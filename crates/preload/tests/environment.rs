@@ -310,7 +310,7 @@ fn a_slab_policy_that_the_library_has_not() {
     assert!(tried > 0, "no library is there");
 }
 
-/// A policy that lacks a mechanism accepts that it is switched off. The default policy has no
+/// A mechanism may be switched off even in a policy that lacks it. The default policy has no
 /// optional mechanism, and does not know the option.
 #[test]
 fn mechanisms_can_be_left_out() {

@@ -1,5 +1,5 @@
-//! Tests of other allocators' suites that are in no Debian package, written anew; `make foreign`
-//! runs those that are in one.
+//! Tests, written anew, from suites of other allocators that are in no Debian package. `make
+//! foreign` runs the suites that are in one.
 
 use crate::support::{Run, program};
 

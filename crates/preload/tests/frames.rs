@@ -168,8 +168,8 @@ impl Walk {
         walk
     }
 
-    /// Follows the code from `at` on, with `depth` bytes on the stack; the frame pointer has the
-    /// stack pointer of the moment when `frame` bytes were on it.
+    /// Follows the code from `at` on, while `depth` bytes are on the stack. The frame pointer holds
+    /// the stack pointer of the moment when `frame` bytes were on the stack.
     fn follow(
         &mut self,
         (mut at, mut depth, mut frame): (u64, i64, Option<i64>),

@@ -113,7 +113,7 @@ fn quarry_h_is_made_from_the_functions() {
     assert_eq!(written, made, "QUARRY_WRITE_HEADER=1 writes {} anew", file.display());
 }
 
-/// The header declares the section for it in `abi.txt`, and all of `abi-full.txt`.
+/// The header declares what its section of `abi.txt` lists, and all of `abi-full.txt`.
 #[test]
 fn quarry_h_declares_what_the_library_exports() {
     let list = |name| std::fs::read_to_string(folder().join(name)).expect("the list exists");

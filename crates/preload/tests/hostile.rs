@@ -66,8 +66,8 @@ fn little_address_space() {
     }
 }
 
-/// The heap leaves address space for the stacks of threads; 300 MiB is slightly more than a power
-/// of two plus the size of the tables.
+/// The heap leaves address space for the stacks of threads. The limit of 300 MiB is slightly more
+/// than a power of two plus the size of the tables.
 #[test]
 fn threads_and_forks_in_little_address_space() {
     for (limit, arguments) in [("300", "21 8 10000 fork signals"), ("512", "22 16 4000")] {

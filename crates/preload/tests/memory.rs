@@ -116,7 +116,7 @@ fn threads_that_come_and_go() {
 }
 
 /// System calls during `pairs` allocations and frees of each size, with `buffers` of them live. The
-/// process publishes no statistics: each time, ten times a second, that takes two page faults.
+/// process publishes no statistics, because each publication takes two page faults.
 fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
     let mut run = Run::new(program("memory_pairs.c"))
         .env("QUARRY_RECORD", "0")
@@ -141,8 +141,8 @@ fn large_pairs_make_no_system_calls() {
     }
 }
 
-/// Alternately 7.0 and 7.1 MB, and sizes around other boundaries: neither system calls nor page
-/// faults (which the program counts) increase, with one buffer and with many.
+/// Sizes alternate between 7.0 and 7.1 MB, and around other boundaries. Neither system calls nor
+/// page faults (which the program counts) increase, with one buffer and with many.
 #[test]
 fn no_cliff_between_sizes() {
     let sizes = [7_000_000, 7_100_000, 8_388_608, 8_388_609, 1_048_576, 1_048_577, 32_768, 32_769];

@@ -219,8 +219,8 @@ fn kinds_of_misuse_end_as_documented() {
     assert!(stopped(sheaf.into_iter()) >= 19);
 }
 
-/// A wrong size is ignored, as in all other allocators: POV-Ray deletes objects as their base
-/// class. Modes that look for errors report it.
+/// A wrong size is ignored, as in all other allocators, because POV-Ray deletes objects as their
+/// base class. Modes that look for errors report it.
 #[test]
 fn a_wrong_size_is_counted_and_reported_to_those_who_look_for_errors() {
     for kind in ["delete_type_size_mismatch", "free_sized_too_large", "aligned_delete_mismatch"] {

@@ -1,5 +1,5 @@
-//! `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD`: the errors that they find; and correct
-//! programs run as without them.
+//! The errors that `QUARRY_DEBUG`, `QUARRY_HARDEN` and `QUARRY_GUARD` find. Correct programs run as
+//! without these options.
 
 use crate::programs;
 use crate::support::{Outcome, Run, program};

@@ -31,7 +31,7 @@ fn never_unloaded_and_bound_at_once() {
     }
 }
 
-/// Little static thread-local storage, because the loader has little space for libraries'.
+/// Needs little static thread-local storage: the loader has little space for that of libraries.
 #[test]
 fn thread_local_storage_of_at_most_64_bytes() {
     let segments = readelf("--segments");

@@ -8,8 +8,8 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source))
 }
 
-/// If the heap reserved all its addresses, they would count against the limit: then threads,
-/// mappings and shared objects would find none, and the heap would still not be bounded.
+/// If the heap reserved all its addresses, they would count against the limit: threads, mappings
+/// and shared objects would find no addresses, and still nothing would bound the heap.
 #[test]
 fn limit_set_by_the_running_program() {
     start("space_limit.c").finish().success();

@@ -22,8 +22,8 @@ fn maps(program: &[&str]) -> String {
     run.env("LD_PRELOAD", library).finish().success().stdout
 }
 
-/// The library's mappings in that of five processes that has the least of the library in memory: on
-/// a busy machine a process may live for 25 ms, and then publishes statistics.
+/// The library's mappings, in that one of five processes which has the least of them in memory: on
+/// a busy machine a process may live for 25 ms, and then it publishes statistics.
 fn parts(program: &[&str]) -> Vec<Part> {
     let all = (0..5).map(|_| parts_in(&maps(program)));
     let resident = |parts: &Vec<Part>| parts.iter().map(|part| part.resident).sum::<u64>();
@@ -80,7 +80,7 @@ fn a_start_writes_few_pages_of_the_file() {
     }
 }
 
-/// Otherwise one touched page takes 2 MiB where `transparent_hugepage/enabled` is `always`.
+/// In a huge page one touched page takes 2 MiB if `transparent_hugepage/enabled` is `always`.
 #[test]
 fn what_a_start_maps_may_not_become_huge_pages() {
     if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {

@@ -50,7 +50,7 @@ fn what_a_child_inherits_adds_up() {
     start("around_fork_sums.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// Forks while threads hold locks of streams, for which `fork` waits, and allocate.
+/// Forks while threads allocate under the locks of streams, for which `fork` waits.
 #[test]
 fn forks_under_the_locks_of_streams() {
     start("around_fork_stdio.c").finish().success();
@@ -182,7 +182,7 @@ fn started_by_a_real_time_thread() {
 }
 
 /// Starts a program that runs some hundred times and checks every invariant after each run. A check
-/// takes milliseconds per TiB of address space; no other thread may use the heap meanwhile.
+/// takes milliseconds per TiB of address space; no other thread may use the heap during a check.
 fn start_validated(source: &'static str) -> Run {
     start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0").limit_s(600)
 }

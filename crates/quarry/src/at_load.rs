@@ -7,10 +7,10 @@ use quarry_sys::errno::KeepErrno;
 
 /// Keeps the shared object that contains Quarry loaded for ever: handlers of `fork`, the background
 /// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
-/// does this, because it runs under the loader's lock already. The first allocation would have to
-/// wait for that lock, maybe while its thread holds locks of the program. The constructor also
-/// reads the settings: so even a program that never allocates prints statistics, and a user learns
-/// at the start if they cannot be written.
+/// does this, because the loader's lock is held already when it runs. If the first allocation did
+/// it, it would wait for that lock, maybe while its thread holds locks of the program. The
+/// constructor also reads the settings: so even a program that never allocates prints statistics,
+/// and a user learns at the start if they cannot be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();

@@ -2,19 +2,19 @@
 //!
 //! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, and CPython warns at fork. So
 //! in a process with one thread the background thread starts only when 32 MiB can be given back. In
-//! a process with several threads 4 MiB are enough: otherwise each of a server's twenty workers
-//! would keep the memory of its last request. The child of a fork has no background thread until it
-//! meets the condition itself. The thread sleeps on a futex while it has nothing to do.
+//! a process with several threads 4 MiB are enough: otherwise each of twenty worker processes of a
+//! server would keep the memory of its last request. The child of a fork has no background thread
+//! until it meets the condition itself. The thread sleeps on a futex while it has nothing to do.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes too: it locks its list of
 //! threads' stacks while it frees the storage of ended threads. So `free` starts the thread only in
 //! a process without other threads, where no thread can hold such a lock. In a process with several
 //! threads an allocation starts it, once the heap has grown to 4 MiB: the C library does not
-//! allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap grew before, the
-//! program's first `pthread_create` makes this allocation: it marks the process as having several
-//! threads, and then, holding no lock, calls `calloc` for the new thread's TLS table.
-//! `pthread_create` needs no table if it reuses an ended thread's stack. So the background thread
-//! is missing in one case: the first thread of a fork's child gets the stack of a parent's thread.
+//! allocate under that lock (glibc 2.36, `nptl/nptl-stack.c`). If the heap has grown before there
+//! is a second thread, the first `pthread_create` makes the allocation: it marks the process as
+//! having several threads, and then, holding no lock, calls `calloc` for the new thread's TLS
+//! table. A thread that reuses an ended thread's stack needs no table. So in one case the
+//! background thread starts later: the first thread of a fork's child reuses a stack of the parent.
 //!
 //! If the settings or the system allow no background thread, the threads that free memory do the
 //! background thread's work, in bounded steps, and an idle program keeps its memory.
@@ -26,7 +26,7 @@
 //! thread, and waits for a moment; without a background thread these objects stay parked.
 //!
 //! A request that leaves the budget below its low mark wakes the thread, which then reclaims cached
-//! pages and calls shrinkers (see `Balancer`). The first shrinker starts the thread.
+//! pages and calls shrinkers (see `Balancer`). Registering the first shrinker starts the thread.
 //!
 //! The thread must not keep a process alive, or keep rights that the program has given up. Each
 //! time it looks for memory to give back, and once a second while it sleeps, it checks whether it

@@ -46,11 +46,11 @@ pub(crate) trait Balancer {
     /// In the child of a fork: drops the unfinished work of the parent's background thread.
     fn forget_work() {}
 
-    /// In the child of a fork: forgets threads of the parent, whose locks were released already.
+    /// In the child of a fork, after all locks were released: forgets threads of the parent.
     fn forget_threads() {}
 }
 
-/// The wait of a request that has found no memory. Meanwhile the background thread may free memory
+/// The wait of a request that has found no memory. During it the background thread may free memory
 /// in ways closed to the request: by callbacks of the program, and by writing dirty pages.
 pub(crate) trait Wait {
     fn new(size: usize) -> Self;

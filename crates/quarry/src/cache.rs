@@ -122,7 +122,7 @@ impl<T> Cache<T> {
         RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
     }
 
-    /// Gives back unused memory; meanwhile other threads wait at a slow path. O(slots + objects).
+    /// Gives back unused memory, while other threads wait at slow paths. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

@@ -44,8 +44,8 @@ pub struct ConstructedCache<T> {
 /// existed, and was never dropped.
 unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
     // A panic ends here: it does not unwind through a function of C.
-    // SAFETY: a value of size 0 has no address of its own, and the value itself is never dropped;
-    // the object is ours (caller's promise).
+    // SAFETY: `F` has size 0, so any aligned address is one of its value, which is never dropped;
+    // the object is ours (caller's promises).
     unsafe {
         let constructor = NonNull::<F>::dangling();
         object.cast::<T>().write(constructor.as_ref()());
@@ -85,8 +85,8 @@ impl<T: Send> ConstructedCache<T> {
         Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
     }
 
-    /// Gives back the unused memory of the cache, with the values in it. Meanwhile each other
-    /// thread waits at its next slow path. O(slots + objects).
+    /// Gives back the unused memory of the cache, with the values in it, while each other thread
+    /// waits at its next slow path. O(slots + objects).
     pub fn shrink(&self) {
         self.raw.shrink();
     }

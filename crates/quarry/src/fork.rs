@@ -51,8 +51,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // Takes the streams' lock before the gate: `fork` itself takes it after all handlers, and a
-    // holder of that lock may wait for a stream whose owner waits for memory, as in getline.
+    // Takes the lock of the list of streams before the gate. `fork` would take it later, and its
+    // holder may wait for a stream whose owner waits at the gate for memory (getline).
     glibc::lock_streams();
     GATE.close();
 }

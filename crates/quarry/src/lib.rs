@@ -254,9 +254,9 @@ impl Quarry {
         STACK.occupancy(address.cast_mut())
     }
 
-    /// Takes memory for an object that moves out of a sparse slab: from the fullest slab with a
-    /// free object, not from the objects that CPUs hold, which include those freed last. Otherwise
-    /// like [`GlobalAlloc::alloc`]; null if there is no memory.
+    /// Takes memory for an object that moves out of a sparse slab. It comes from the fullest slab
+    /// with a free object, not from the objects that CPUs hold: these include the ones freed last,
+    /// which may lie in sparse slabs. Otherwise like [`GlobalAlloc::alloc`]; null without memory.
     #[must_use]
     pub fn alloc_dense(layout: Layout) -> *mut u8 {
         match process::alloc_dense(layout.size(), layout.align()) {

@@ -139,8 +139,8 @@ fn ask_the_system() {
     }
 }
 
-/// Brings in the part of [`STACK`] that a start writes, by one call: half of its pages would be
-/// faulted in twice, because a start reads them before it writes them. A hint.
+/// Brings in the part of [`STACK`] that a start writes, by one call. Without it half of these pages
+/// would be faulted in twice: a start reads them before it writes them. A hint.
 fn bring_in_stack() {
     const WRITTEN: usize = 34 << 10;
     let (start, page) = ((&raw const STACK).cast_mut().cast::<u8>(), Linux.page_size());
@@ -442,7 +442,7 @@ pub unsafe fn free_slow(object: Object) {
     }
 }
 
-/// The part of [`free_slow`] after the list of the running CPU has refused the object too.
+/// The part of [`free_slow`] after the running CPU's pcp lists have refused the object, too.
 ///
 /// # Safety
 /// Same as [`Stack::free`].

@@ -21,10 +21,10 @@
 //! The written profile is raw: the command `quarry profile FILE` turns it into a profile for pprof,
 //! a flame graph or a text. `quarry profile --pid N` profiles a process from outside.
 //!
-//! The profile is off, and costs nothing, until [`start`], that command or `QUARRY_PROFILE` starts
-//! it. While it is on, every request takes a slower path, which counts its bytes; about one request
-//! per 512 KiB becomes a sample, recorded with its callers. A forked child has no profile, unless
-//! the name in `QUARRY_PROFILE` differs for each process (`%p`).
+//! The profile is off, and costs nothing, until [`start`], `quarry profile --pid` or
+//! `QUARRY_PROFILE` starts it. While it is on, every request takes a slower path, which counts its
+//! bytes; about one request per 512 KiB becomes a sample, recorded with its callers. A forked child
+//! has no profile, unless the name in `QUARRY_PROFILE` differs for each process (`%p`).
 
 use crate::error::Error;
 use crate::heap_profile;

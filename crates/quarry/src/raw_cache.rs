@@ -35,7 +35,7 @@ pub struct RawCache {
 }
 
 impl RawCache {
-    /// Creates a cache. A policy that merges may combine it with others; each is destroyed alone.
+    /// Creates a cache. Some policies let caches share slabs; each cache is still destroyed alone.
     ///
     /// # Errors
     /// The reason why the cache was not created.
@@ -181,7 +181,7 @@ impl RawCache {
         process::giving_back(|| unsafe { STACK.free_objects(self.id, objects) });
     }
 
-    /// Gives back unused memory; meanwhile other threads wait at a slow path. O(slots + objects).
+    /// Gives back unused memory, while other threads wait at slow paths. O(slots + objects).
     pub fn shrink(self) {
         process::exclusively(|| own_stack::run(|| STACK.cache(self.id).shrink()));
     }

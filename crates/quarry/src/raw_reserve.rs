@@ -1,7 +1,7 @@
 //! Objects taken in advance for requests that must not fail (`kmem_cache_prefill_sheaf`, 6.18).
 //!
 //! A reserve is an object of the heap, here its *block*: a head, then addresses of unused objects.
-//! The head has the block's own address xor [`MARK`], so no other memory is taken for a reserve.
+//! The head has the block's own address xor [`MARK`], so that a reserve can be recognised.
 //!
 //! Equation: the first `left <= room` words after the head are addresses of objects of the cache.
 
@@ -33,8 +33,8 @@ impl RawReserve {
     /// Maximum number of objects of a reserve, because its block is an object of the heap.
     pub const MOST: usize = (classes::LARGEST - size_of::<Head>()) / size_of::<usize>();
 
-    /// Takes `count` objects of a cache. `None`, and takes none, if memory is short or `count` is
-    /// more than [`MOST`](Self::MOST). O(objects).
+    /// Takes `count` objects of a cache. `None`, without taking any, if memory is short or `count`
+    /// is more than [`MOST`](Self::MOST). O(objects).
     #[must_use]
     pub fn of(cache: RawCache, count: usize) -> Option<Self> {
         if count > Self::MOST {

@@ -4,10 +4,10 @@
 //! not pay for it: a memfd adds 13 us to the start and the end of a process. By then the program
 //! may have installed a seccomp filter that ends the process for making a memfd. So Quarry first
 //! checks in a file of `/proc` that no filter is in force; opening a file is no new risk, because
-//! threads of the program may do it anyway. If a filter is in force from the start, as in a
-//! container, that file does not show later filters. In this case, and if `QUARRY_RECORD`
-//! requests it, Quarry makes the page when the object that contains it is loaded. Afterwards Quarry
-//! uses only the mapped memory: the program may close the descriptor, or reuse its number.
+//! Quarry opens files on the program's threads anyway (`limits.rs`). If a filter is in force from
+//! the start, as in a container, that file does not show later filters. In this case, and if
+//! `QUARRY_RECORD` requests it, Quarry makes the page when the object that contains Quarry is
+//! loaded. Then it uses only the mapped memory: the program may close or reuse the descriptor.
 //!
 //! The process publishes at the end of slow paths except `free`, from the background thread, and at
 //! exit if `QUARRY_RECORD` requests that; at most once in [`INTERVAL_NS`]. The first publication
@@ -52,8 +52,8 @@ static PUBLISHER: Publisher = Publisher::new();
 static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 /// Time of the next publication, by the coarse clock.
 static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
-/// The number of the process at its start. A child of `vfork` shares its parent's
-/// memory, and so the parent's record: the child must not publish under its own pid.
+/// The pid of the process at its start. A child of `vfork` shares its parent's memory, and so the
+/// parent's record: the child must not publish under its own pid.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
 /// A signal handler has requested a publication and statistics.
@@ -117,7 +117,7 @@ fn make_if_awaited() {
         && seccomp::is_unfiltered()
         && make(LATE_DESCRIPTOR)
     {
-        // Another thread may have found no page meanwhile, and have stored `NEVER`.
+        // Another thread may have found no page before, and have stored `NEVER`.
         NEXT_NS.store(coarse_ns() + INTERVAL_NS, Relaxed);
     }
 }

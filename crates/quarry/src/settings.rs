@@ -2,8 +2,8 @@
 //! started.
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
-//! allocation. The settings of the stack are read when the stack is built. That reading prints a
-//! line for each name or value that is not accepted, and such a setting changes nothing.
+//! allocation. The settings of the stack are read when the stack is built. For each name or value
+//! that is not accepted, this reading prints a line; such a setting changes nothing.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::{heap_profile, statistics};
@@ -84,7 +84,7 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Calls `visit` for each entry of the environment; for none if the program is setuid or the like.
+/// Calls `visit` for each entry of the environment; for none if the process is AT_SECURE.
 fn each_entry(mut visit: impl FnMut(&[u8])) {
     if is_privileged() {
         return;

@@ -8,8 +8,8 @@
 //! background thread, fulfils. It does the same on an alternate stack that is too small for its
 //! work: Rust's library gives each thread an alternate stack of 8 KiB.
 //!
-//! A handler that the program sets for the signal later replaces this handler. If the program had a
-//! handler when it opened an object with Quarry inside, this handler calls that one at its end.
+//! A handler that the program sets later for the signal replaces Quarry's. If the program had set
+//! one before it opened an object with Quarry inside, Quarry's handler calls it at its end.
 
 use crate::{fork, record};
 use core::ffi::{c_int, c_void};

@@ -2,8 +2,8 @@
 //!
 //! By then a program may have closed standard error and opened another file under that number, and
 //! another user may have created something under the name of the file. Statistics go only to the
-//! requested place, and never wait for a reader. If the process can see at its start that they
-//! cannot be written, it reports that then, because a user should not learn it after hours.
+//! requested place, and never wait for a reader. If the process can see at its start that
+//! statistics cannot be written, it reports this at once: a user should not learn it hours later.
 
 use crate::error::OsError;
 use crate::file_name::{FILE_NAME_BYTES, FileName, open_regular};

@@ -1,5 +1,5 @@
-//! A shared object whose global allocator is Quarry is closed by the program that has opened it,
-//! although handlers of `fork`, the background thread and the `rseq_cs` of threads point into it.
+//! A program closes a shared object whose global allocator is Quarry. Handlers of `fork`, the
+//! background thread and the `rseq_cs` of threads still point into the object.
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;

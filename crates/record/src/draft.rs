@@ -137,8 +137,8 @@ impl<'a> Draft<'a> {
         self.counts.caches += 1;
     }
 
-    /// Writes the rows of sums, fills the counts of rows into `about`, and writes that. Returns the
-    /// sum of the body; see [`Head::sum_for`](crate::Head::sum_for).
+    /// Writes the rows of sums, then `about`, with the counts of rows filled in. Returns the sum of
+    /// the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
         // Values that this draft has not written may still be those of an earlier owner.
         while self.events < EVENTS {

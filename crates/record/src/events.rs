@@ -6,7 +6,7 @@
 pub const EVENTS: usize = 96;
 
 /// Names of all values, one in a line: gauges and events of the page cache, named as in
-/// `/proc/vmstat`, then counts of the other layers. (A start would relocate an array of texts.)
+/// `/proc/vmstat`, then counts of the other layers. (The loader would relocate an array of texts.)
 const NAMES: &str = "\
 nr_file_pages
 nr_inactive_file

@@ -35,8 +35,8 @@ section! {
         pub published_ns: u64,
         /// Number of publications by this owner.
         pub publications: u64,
-        /// The sum of the owner and the body ([`sum_for`](Self::sum_for)). It shows a reader that
-        /// another process, which had lost the record to this owner, has written words since.
+        /// The sum of the owner and the body ([`sum_for`](Self::sum_for)). By it a reader detects
+        /// words that a process wrote after it had lost the record to this owner.
         pub sum: u64,
     }
 }

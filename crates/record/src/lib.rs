@@ -14,7 +14,7 @@
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; on its own,
 //! `profile_bell`.
 //!
-//! A new field also needs a new `VERSION`; `crates/mm/src/stack/record.rs` fills it.
+//! A new field needs a new `VERSION`, and code in `crates/mm/src/stack/record.rs` that fills it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,9 +63,9 @@ pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
 pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
 
 /// Least number of the memfd's descriptor: above the numbers that programs expect to get. If the
-/// limit of open files is low and may be raised, the number equals the limit: programs that close
-/// all numbers below the limit then leave the memfd open. Otherwise the number is below 64 if
-/// possible: a higher one makes the kernel allocate a larger table at the start and at every fork.
+/// limit of open files is low and may be raised for a moment, the number is the limit itself: a
+/// program that closes all numbers below the limit leaves the memfd open. Otherwise it is below 64
+/// if possible: a higher one makes the kernel allocate a larger table at the start and every fork.
 pub const LEAST_DESCRIPTOR: i32 = 48;
 
 /// Name of the symbol, in `libquarry.so` and in Rust programs, of a word that holds the page's

@@ -62,8 +62,8 @@ section! {
 section! {
     /// Uses of the heap's memory. Fields are in bytes, unless their text says "Number of".
     ///
-    /// Equation, unless sizes change: memory that may be resident, except descriptors, is the sum
-    /// of the fields from `objects` to `mappings_cached`, without `free_zero` and `withheld`.
+    /// Equation, unless sizes change while read: memory that may be resident, except descriptors,
+    /// is the sum of the fields `objects` to `mappings_cached` without `free_zero` and `withheld`.
     pub struct Memory {
         /// Objects of slabs that the program uses: *live*, as are `blocks` and `mappings`.
         pub objects: u64,

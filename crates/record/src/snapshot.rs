@@ -1,7 +1,7 @@
 //! Reads a copy of a record.
 //!
 //! A reader copies a record, and passes the copy to [`Snapshot::parse`], which detects by sequence
-//! and sum if the process was publishing meanwhile. In that case the reader copies again.
+//! and sum whether the process published during the copy. If it did, the reader copies again.
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,

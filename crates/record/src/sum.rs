@@ -1,7 +1,7 @@
 //! The sum over a publication.
 
-/// Returns the summand of the word at index `at` in the sum of a body. It depends on the index, so
-/// that a reader detects words that have changed places. A zero word adds 0.
+/// Returns the summand of the word at index `at` in the sum of a body. The summand depends on the
+/// index, so that a reader detects words that have changed places. A zero word adds 0.
 #[must_use]
 pub const fn part(at: usize, word: u64) -> u64 {
     // The multipliers of SplitMix64 (Steele, Lea, Flood 2014).

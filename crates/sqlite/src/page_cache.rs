@@ -1,10 +1,10 @@
 //! SQLite's cache of one open file: a file mapping of Quarry's page cache.
 //!
-//! SQLite calls the methods of one cache from one thread at a time. Meanwhile any thread may
-//! reclaim pages that SQLite does not hold, that is, has unpinned.
+//! SQLite calls the methods of one cache from one thread at a time. At any time other threads may
+//! reclaim the pages that SQLite does not hold, that is, has unpinned.
 //!
-//! Equations: `held` is at least the number of records with `is_held` (a truncation only caps it at
-//! the number of pages left); a *displaced* record (see below) is held, and is on the list.
+//! Equations: `held` is at least the number of records with `is_held` (a truncation lowers `held`
+//! only to the number of pages left); a *displaced* record (see below) is held, and on the list.
 
 use crate::insist::insist;
 use crate::records::{Record, Records};
@@ -52,8 +52,8 @@ pub fn open_caches() -> u64 {
 }
 
 /// When SQLite holds 9/10 of a cache's suggested size, easy requests (`Want::IfEasy`) fail unless
-/// this part (1/8) of the budget is free: SQLite needs memory to write pages, and for new pages
-/// while it must not write any. The low mark would leave too little: 19 pages of a 6 MiB budget.
+/// this part (1/8) of the budget is free. SQLite needs it to write pages, and for new pages at
+/// times when it must not write. The low mark would leave too little: 19 pages of a 6 MiB budget.
 const ROOM_PART: u32 = 8;
 
 /// Returns whether less of the budget is free than a cache should leave to other users.
@@ -171,8 +171,8 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard`, drops it. (With the last 64 unpinned pages kept
-    /// held, look-ups in 80 MiB took as long, within noise: they wait for CPU cache misses.)
+    /// Ends the holding of a page; with `discard`, drops it. (Holding the last 64 unpinned pages
+    /// made look-ups in 80 MiB no faster, within noise: they wait for CPU cache misses.)
     ///
     /// # Safety
     /// The record belongs to a page of this cache which SQLite holds, and does not use any more.

@@ -1,6 +1,6 @@
 //! Open files by descriptor: reads and writes, also positioned ones of several pieces; size, sync.
 //!
-//! The module repeats interrupted and continues short calls.
+//! The module repeats interrupted calls, and continues short ones.
 
 use crate::errno::{OsError, OsResult};
 use crate::system_call::{checked, filled, repeated};
@@ -231,7 +231,7 @@ pub fn status(number: i32) -> OsResult<libc::stat> {
 /// The error of the system call that moved no bytes.
 ///
 /// # Safety
-/// The `bytes` from `start` on are readable. Other threads may write them meanwhile.
+/// The `bytes` from `start` on are readable. Other threads may write them during the call.
 pub unsafe fn write_all(number: i32, mut start: *const u8, mut bytes: usize) -> OsResult<()> {
     while bytes > 0 {
         // SAFETY: the caller's promise; the kernel copies the bytes.

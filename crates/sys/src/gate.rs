@@ -121,7 +121,7 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
-    /// Enters an open gate; a closed one refuses even its closer, unless alone. Never waits.
+    /// Enters unless the gate is closed, even by this thread; a lone thread enters. Never waits.
     pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
         let stays_on_thread = PhantomData;
         if task::is_alone() {
@@ -140,7 +140,7 @@ impl Gate {
         let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
-            // Sequentially consistent, like the closer's accesses: one task sees the other.
+            // Sequentially consistent, like the closer's accesses: one sees the other's store.
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
                 return entered;

@@ -5,8 +5,8 @@
 //! its child lacks the thread that would end the use ([`Hooks::adopt_in_child`]).
 //!
 //! States of an entry: `EMPTY -> FILLING -> LIVE <-> LIVE | BUSY`, and `LIVE -> FILLING -> EMPTY`.
-//! The task that has set `BUSY` uses the value. A remover also sets `AWAITED`, and sleeps. Only the
-//! task that has set `BUSY` or `FILLING` reads and writes the value.
+//! The task that has set `BUSY` uses the value. A remover that finds `BUSY` sets `AWAITED`, and
+//! sleeps. Only the task that has set `BUSY` or `FILLING` reads and writes the value.
 
 use crate::primitive::{
     AtomicU32, AtomicUsize,

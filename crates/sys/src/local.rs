@@ -1,6 +1,6 @@
 //! Read-modify-writes that are indivisible on the running CPU only: one instruction without the
 //! lock prefix, which no interrupt, signal or other thread of this CPU can split. The kernel's
-//! `this_cpu` operations (Linux 6.18) save the same 20 or so cycles. (On x86-64; else atomics.)
+//! `this_cpu` operations (Linux 6.18) save the same 20 or so cycles. (x86-64 only; else atomics.)
 
 use crate::primitive::{AtomicU64, Ordering, task};
 

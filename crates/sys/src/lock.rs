@@ -160,7 +160,7 @@ impl<T, C: Counting> CountedLock<T, C> {
     #[inline(always)]
     fn take_word(&self) -> bool {
         if task::is_alone() {
-            // A signal handler that takes the lock here releases it before it returns.
+            // A signal handler that takes the lock in between releases it before it returns.
             let is_free = self.word.load(Ordering::Relaxed) == FREE;
             if is_free {
                 self.word.store(HELD, Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl<T, C: Counting> CountedLock<T, C> {
             crate::report::entered_again();
         }
         let counts = self.counting.counts();
-        // In `unseen`, like all steps from reading the word to queueing: no other task runs then.
+        // In `unseen`, so that no other task runs between reading the word and queueing.
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
@@ -318,7 +318,7 @@ impl<T, C: Counting> Drop for Guard<'_, T, C> {
             return;
         }
         if task::is_alone() {
-            // No other thread can have started meanwhile, so no thread sleeps.
+            // This is the only thread, and only it can start another: no thread sleeps.
             lock.word.store(FREE, Ordering::Relaxed);
         } else if unseen(|| lock.word.swap(FREE, Ordering::Release)) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);

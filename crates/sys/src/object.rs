@@ -22,8 +22,8 @@ const DF_1_NODELETE: u64 = 8;
 /// Keeps the shared object that contains this code loaded until the process ends, even if the
 /// program calls `dlclose`. Does nothing if the code is part of the program, or when repeated.
 ///
-/// Takes the recursive lock of the loader, which a thread that runs the constructors of an object
-/// already holds. The caller must hold no lock of Quarry.
+/// Takes the loader's recursive lock. A thread that runs an object's constructors holds that lock,
+/// and may wait for a lock of Quarry: so the caller must hold none of these.
 pub fn pin() {
     static IS_PINNED: AtomicBool = AtomicBool::new(false);
     if can_be_closed() && !IS_PINNED.swap(true, Ordering::Relaxed) {
@@ -54,7 +54,7 @@ const LM_ID_CALLER: c_long = -2;
 
 /// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` itself
 /// defines `dlopen`. A C library without `dlmopen` unloads no objects. The loader's malloc is not
-/// that of this object, because `libquarry.so` is linked with `-z nodelete` and never calls this.
+/// in this object: `libquarry.so`, which has one, is linked with `-z nodelete` and never gets here.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

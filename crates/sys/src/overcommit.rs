@@ -2,7 +2,7 @@
 //!
 //! In its default mode, `OVERCOMMIT_GUESS`, the kernel refuses a mapping that is larger than memory
 //! and swap together, however much of them is free (`__vm_enough_memory` in `mm/util.c`, Linux 5.x
-//! and 6.x). So with other allocators an absurdly large request fails; here it must fail, too.
+//! and 6.x). So an absurdly large request fails in other allocators, and must fail in Quarry.
 
 use crate::file::find_piece;
 use crate::known::Known;

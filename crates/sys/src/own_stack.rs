@@ -4,7 +4,7 @@
 //! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
 //! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
 //!
-//! Meanwhile signals are blocked, except those that the running instructions themselves raise:
+//! During such work, signals are blocked, except those that the running instructions raise:
 //!
 //! * a handler would find less stack than the program has reserved for it;
 //! * if a handler on the alternate stack has called `malloc`, the thread has left that stack. So
@@ -18,18 +18,18 @@ use crate::system_call::mapped;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
-/// Bytes of the stack. The loader, which the start may call, takes most of them. (An address near
-/// the top of the first thread's stack shows no room below it: a coroutine's stack may lie there.)
+/// Bytes of the stack. The loader, which the start may call, takes most of them. (A caller near the
+/// top of the first thread's stack need not have that room: a coroutine's stack may lie there.)
 const BYTES: usize = 64 << 10;
 
-/// Runs `work` on a stack of Quarry's own, or else on the caller's. May change `errno`.
+/// Runs `work` on a stack of Quarry's own; on the caller's if none can be mapped. May set `errno`.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(Signals::hold_back, work)
 }
 
 /// [`run`] without blocking signals, for work that starts a thread. The new thread would inherit
-/// the mask; if that blocks the C library's own signals, `setuid` in any thread never returns.
+/// the mask. If a mask blocks the C library's own signals, `setuid` in any thread never returns.
 #[inline]
 pub fn run_with_signals<F: FnOnce() -> R, R>(work: F) -> R {
     run_with(|| Signals(None), work)

@@ -8,7 +8,7 @@
 //!
 //! Without a system call, a process cannot find out whether another process is alive. So a record
 //! whose last publication is old ([`STALE_NS`]) passes to a child that finds no free record. If the
-//! old owner is alive after all, it notices this at its next publication, and claims another
+//! old owner is alive after all, it notices the loss at its next publication, and claims another
 //! record. The record of the process that made the page never passes to another.
 
 use crate::primitive::{
@@ -60,7 +60,7 @@ impl SharedRecord {
     }
 
     fn claim(&self, before: Owner, pid: u32, now_ns: u64) -> Option<Owner> {
-        // Generation 0 is in the sequence of a record that was never claimed.
+        // Not 0, which is the generation in the sequence of a record that was never claimed.
         let generation = before.generation.wrapping_add(1).max(1);
         let owner = Owner { generation, pid };
         let word = &self.words[Head::OWNER_AT];
@@ -91,7 +91,7 @@ impl SharedRecord {
         Some(writing)
     }
 
-    /// Ends a publication; false if another process has taken the record meanwhile.
+    /// Ends a publication; false if another process has claimed the record since it began.
     fn end(&self, writing: Sequence) -> bool {
         let word = &self.words[Head::SEQUENCE_AT];
         let after = writing.next().to_word();
@@ -140,7 +140,7 @@ impl RecordPage {
 pub enum Published {
     /// The publication is in the page.
     Done,
-    /// Another thread is publishing, or a handler interrupted this one's publication; or no page.
+    /// Another publication is under way (perhaps this handler interrupted it), or there is no page.
     Busy,
     /// Other processes own all records.
     NoRecord,

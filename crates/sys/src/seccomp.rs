@@ -3,8 +3,8 @@
 use crate::file::find_piece;
 
 /// Returns whether a filter may be in force for the calling thread, by `prctl`. To be called only
-/// at the start of a process, which has installed no filter of its own by then. (An inherited
-/// filter that forbids `prctl` may also forbid other calls that the process makes at its start.)
+/// at the start of a process, before it installs a filter of its own. (The risk is small: an
+/// inherited filter that forbids `prctl` may forbid other calls of the start, too.)
 #[must_use]
 pub fn may_be_filtered() -> bool {
     // SAFETY: takes a number only.

@@ -5,7 +5,7 @@ use crate::file::find_piece;
 use crate::os::{Linux, Os};
 
 /// Returns the bytes in memory that no file backs: heap, stacks, private mappings. `None` in a
-/// confined process, or without `/proc`. On Linux 6.2 to 6.16 with many CPUs it errs by some MiB.
+/// confined process, or without `/proc`. On Linux 6.2 to 6.16 with many CPUs: inexact by some MiB.
 #[must_use]
 pub fn anonymous_bytes() -> Option<u64> {
     if is_confined() {

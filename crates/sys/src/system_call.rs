@@ -1,9 +1,9 @@
 //! Bare system calls: what they return, as a value or as an error.
 //!
 //! Quarry makes system calls by `libc::syscall`. Many of libc's own functions are cancellation
-//! points, where a cancelled thread would end while it holds locks of the allocator, and the loader
-//! looks up each function that a shared object names whenever a process starts. Of the calls for
-//! memory, files and the process only those for mappings are libc's: tools and tests replace these.
+//! points: there a cancelled thread would end while it holds locks of the allocator. Also, each
+//! function that a shared object names costs a look-up at each start. Of the calls for memory,
+//! files and the process only those for mappings are libc's: tools and tests replace these.
 
 use crate::errno::{OsError, OsResult};
 use core::arch::asm;
@@ -57,8 +57,8 @@ pub fn mapped(start: *mut c_void) -> OsResult<NonNull<u8>> {
     NonNull::new(start.cast()).ok_or(OsError(libc::ENOMEM))
 }
 
-/// Returns the number of the process. By a bare instruction: the child of a fork calls this, and
-/// the page of libc's `syscall` is not in its memory; another object may replace libc's `getpid`.
+/// Returns the number of the process. By a bare instruction: in the child of a fork, libc's
+/// `syscall` would cost a page fault; and another object may have replaced libc's `getpid`.
 #[must_use]
 pub fn process_id() -> u32 {
     let mut register = libc::SYS_getpid;

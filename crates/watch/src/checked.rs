@@ -1,8 +1,8 @@
 //! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`, whose objects have records.
 //!
-//! Under these options each object of `malloc` has a record at the end of its slot (both as in
-//! `checks/record.rs`); the end follows from the slab's geometry or the block's length. Objects of
-//! caches that the program has created have no record.
+//! Under these options each object of `malloc` has a record at the end of its slot
+//! (`checks/record.rs` explains both). The end of a slot follows from the slab's geometry or the
+//! block's length. Objects of caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::quarantine::MOST_OBJECTS;

@@ -7,7 +7,7 @@ use quarry_mm::stack::{Entry, Request, SampledBlock, Stack, StackConfig, Watch};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 
-/// The heap profile, or `()`, which gets each request first; and the checks.
+/// The checks, and the heap profile (or `()`), which gets each request before them.
 pub struct WithChecks<P>(pub P, pub Checks);
 
 impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {

@@ -1,7 +1,7 @@
 //! Policies of other eras of the Linux kernel, and registries of all policies by name.
 //!
-//! They implement the traits of `quarry-mm` and `quarry-cache`, which do not refer to this crate. A
-//! comparison chooses a policy while it runs; a shared object is built with one.
+//! The policies implement traits of `quarry-mm` and `quarry-cache`; these crates do not refer to
+//! this one. A comparison chooses a policy while it runs; a shared object is built with one policy.
 //!
 //! ```text
 //! slab      slab policies, and the registry of these and of those in `quarry-mm`

@@ -98,7 +98,7 @@ struct Options {
 
 impl Options {
     /// Reads the command line. Refuses rows, constants and values that the document and its
-    /// machines do not have: otherwise replays would run for minutes and ignore them.
+    /// machines do not have: else the replays would run for minutes and ignore such an option.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let document = words.next().context("no document; `quarry-predict --help` lists them")?;
         let known = DOCUMENTS.iter().find(|(name, _)| *name == document);

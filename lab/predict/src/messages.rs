@@ -39,8 +39,8 @@ const HACKBENCHES: [(&str, &str); 2] =
 /// Groups of hackbench with threads: the smallest and the largest number in the document.
 const THREAD_GROUPS: [usize; 2] = [1, 16];
 
-/// Constants that stand for instructions: they double at half the clock. Times to fetch lines from
-/// other cores or memory stay the same. (`ghz` scales what tasks compute, not the stack's costs.)
+/// Constants of instructions, which double at half the clock; times to fetch lines from other cores
+/// or memory do not. `ghz` cannot double them: it scales what tasks compute, not the stack's costs.
 const INSTRUCTIONS: [&str; 9] = [
     "hit_ns",
     "locked_ns",
@@ -169,7 +169,7 @@ fn gained(machine: &MachineFile, lists: &str, bytes: usize) -> Result<f64> {
 }
 
 /// Supposes UDP_STREAM at half the clock, and at the full clock with the lists of Linux 5.14. The
-/// governor pcc-cpufreq may halve the clock; with it the document saw almost no gain.
+/// governor pcc-cpufreq, with which the document saw almost no gain, may halve the clock.
 pub(crate) fn suppose_streams(machine: &MachineFile, cells: &[Cell]) -> Result<Vec<Supposed>> {
     let mut slow = machine.clone();
     for constant in INSTRUCTIONS {

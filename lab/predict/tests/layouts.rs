@@ -23,9 +23,9 @@ struct Layout {
     padding: usize,
 }
 
-/// Three layouts: the system's own; one without randomised addresses, after an environment of
-/// 60,000 bytes; and the old order of mappings, with each allocation above 600 bytes in a mapping
-/// of its own, where it begins in the middle of a cache line.
+/// Three layouts: the system's own; one without randomised addresses, and with an environment of
+/// 60,000 bytes; and one with Linux's legacy order of mappings, in which each allocation above 600
+/// bytes has a mapping of its own and begins in the middle of a cache line.
 const LAYOUTS: [Layout; 3] = [
     Layout { flags: &[], variable: ("QUARRY_TEST", "1"), padding: 1 },
     Layout { flags: &["--addr-no-randomize"], variable: ("QUARRY_TEST", "1"), padding: 60_000 },

@@ -42,8 +42,8 @@ impl AnonymousLru {
         &self.lists
     }
 
-    /// Adds a page to which a page table now refers. If draining the add batch drops the last
-    /// reference to some pages, their frames go to `free`.
+    /// Adds a page to which a page table now refers. If this fills the add batch, the batch is
+    /// drained; frames of pages whose last reference the drain drops go to `free`.
     pub(crate) fn add(
         &self,
         (slot, node): (SlotIndex, NodeId),
@@ -70,7 +70,7 @@ impl AnonymousLru {
 
     /// Unmaps pages. A page without another user leaves its list and stays in `frames`, for the
     /// caller to free; any other page is freed later, by its last user. The slot's add batch is
-    /// drained first, as Linux 4.15 does before it frees each gather.
+    /// drained first, as Linux 4.15 does before it frees what an `mmu_gather` holds.
     pub(crate) fn release(
         &self,
         slot: SlotIndex,

@@ -99,8 +99,8 @@ impl Queue {
         self.wake_receiver(inside);
     }
 
-    /// Sends one message if there is room for it, as for a datagram; without room, the message
-    /// stays with the sender. Returns whether it was sent.
+    /// For datagrams, whose sender does not wait for room: sends one message if there is room, else
+    /// leaves the message to the sender. Returns whether the message was sent.
     pub(crate) fn offer(&self, message: &mut Flight) -> bool {
         let mut inside = self.inside.lock();
         let has_room = inside.used < inside.capacity;

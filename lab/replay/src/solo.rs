@@ -209,8 +209,8 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
     }
 
-    /// Runs the first leg of a round, or what is left of the leg. If `until` is a number, the leg
-    /// also stops once all tasks together have sent that many. Returns how many this call sent.
+    /// Runs the first leg of a round, or what is left of it. If `until` is a number, the leg also
+    /// stops once all tasks together have sent as many messages. Returns how many this call sent.
     fn first_leg(&mut self, shared: &Shared, until: Option<u64>) -> u64 {
         if self.left == self.round {
             // Mapping an address range changes the address space, as unmapping does.

@@ -66,8 +66,7 @@ impl<O: Copy> Stage<O> {
         self.barrier.wait();
     }
 
-    /// Lets all threads carry out an order and waits for all of them. Returns
-    /// times and counts.
+    /// Lets all threads carry out an order and waits for all of them. Returns times and counts.
     pub fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Replayed {
         let (before, cpu_before, start) = (memory.counters(), cpu_ns(), Moment::now());
         self.set(Some(order));

@@ -3,7 +3,7 @@
 //! A cache has no list of its lines. It counts the lines that it takes in, including those of data
 //! that streams through it, and each line remembers the count at its last use. A cache has lost a
 //! line once it has taken in as many others as it holds, as under LRU. So data that no task uses
-//! again needs no entries. Associative sets are not simulated: they depend on addresses, and no
+//! again need not be recorded. Associative sets are not simulated: they depend on addresses, and no
 //! result may depend on addresses. A socket's cache includes the caches of its cores, as in Intel's
 //! processors from Nehalem to Broadwell. If several cores have read a line, the last use counts for
 //! all of them: once the core of the last use has lost the line, the others have lost it too.

@@ -79,12 +79,12 @@ pub struct Costs {
     /// Bytes per nanosecond that the memory of one socket delivers to all its cores together.
     pub socket_bytes_per_ns: f64,
     /// The clock in GHz while 1, 2, .. CPUs of a socket are busy; the last value holds for more.
-    /// Times that tasks compute are those at the first value. Empty: the clock stays the same.
+    /// Tasks state how long they compute at the first value. Empty: the clock stays the same.
     pub ghz: Vec<f64>,
     /// Idle states. Each has the time for which a CPU has been idle when it enters the state, and
     /// the time that its core takes to leave the state. Empty: leaving takes no time.
     pub idle_states: Vec<[u64; 2]>,
-    /// The time of computing while another thread of the core is busy, as a multiple of that alone.
+    /// The factor by which computing takes longer while another thread of the core is busy.
     pub smt_slowdown: f64,
     /// How tasks wait for locks.
     pub waiting: Waiting,
@@ -212,8 +212,8 @@ impl Costs {
         Ok(())
     }
 
-    /// How many times as long a task computes as it would alone on its socket, if `busy` CPUs of
-    /// the socket are busy. `shares_core`: another thread of the task's core is busy.
+    /// The factor by which a task needs longer to compute than alone on its socket: `busy` CPUs of
+    /// the socket are busy, and if `shares_core`, so is another thread of the task's core.
     #[must_use]
     pub fn slowdown(&self, busy: u32, shares_core: bool) -> f64 {
         let at = (busy.max(1) as usize).min(self.ghz.len());

@@ -52,8 +52,8 @@ const STATIC_LINES: usize = 1 << 59;
 
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// The program's own memory. The linker places variables side by side as it likes, so here each
-    /// has a line of its own; then another build of the program has the same lines.
+    /// The program's own memory. Here each variable has a line of its own, because the linker may
+    /// place variables differently in every build, and results may not depend on the build.
     image: Range<usize>,
     frame_arrays: Vec<FrameArray>,
     numbers: ByAddress<usize>,

@@ -1,7 +1,7 @@
 //! The state of a machine between two steps of its tasks: CPUs, their queues, and the events to
 //! come.
 //!
-//! * A CPU runs at most one task. Others may wait in its queue, but only if it runs one.
+//! * A CPU runs at most one task. Other tasks wait in its queue only while it runs a task.
 //! * A task is in one place: on a CPU, in a CPU's queue, or blocked (asleep, or spinning for a lock
 //!   on its CPU).
 //! * Time does not go back: no event in the heap is earlier than the one taken last.

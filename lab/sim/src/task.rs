@@ -1,5 +1,5 @@
 //! The actions of a running task besides calling Quarry. All functions act for the task that calls
-//! them. Outside of tasks `cpu`, `now_ns`, `busy_ns` return 0, `cpus` 1; the others panic.
+//! them. Outside of tasks, `cpu`, `now_ns` and `busy_ns` return 0, `cpus` returns 1, others panic.
 
 use crate::caches::LINE;
 use crate::machine::Simulated;
@@ -52,7 +52,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Number of CPUs, including the CPU outside the sockets. `DeclaredSlot::declare` needs this number
-/// if a task runs outside.
+/// if a task runs on that CPU.
 #[must_use]
 pub fn cpus() -> u32 {
     machine().map_or(1, |machine| machine.state().topology.cpus() + 1)
@@ -113,8 +113,8 @@ pub fn sleep(ns: u64) {
     Machine::sleep(here(), 0, Some(ns));
 }
 
-/// Sleeps until a task wakes `key`, or for `at_most_ns`. Returns true if a task woke `key`, which
-/// is not 0.
+/// Sleeps until a task wakes `key`, but no longer than `at_most_ns`. `key` is not 0. Returns true
+/// if a task woke `key`.
 pub fn sleep_on(key: usize, at_most_ns: Option<u64>) -> bool {
     here().order();
     Machine::sleep(here(), key, at_most_ns);

@@ -30,8 +30,8 @@ fn formula(tasks: u32, hold_ns: f64) -> (f64, f64) {
         sum += term;
     }
     let held = 1.0 - 1.0 / sum;
-    // The time of a task's round is N / throughput (Little's law); the task waits in the part of it
-    // in which it neither thinks nor holds the lock.
+    // The time of a task's round is N / throughput (Little's law). The task waits for that part of
+    // its round in which it neither thinks nor holds the lock.
     let round_ns = f64::from(tasks) * hold_ns / held;
     (held, round_ns - THINK_NS - hold_ns)
 }
@@ -71,8 +71,8 @@ fn contention_follows_the_formula() {
                 (held / expected - 1.0).abs() < 0.02,
                 "{tasks} tasks, {waiting:?}: held {held:.4} of the time, {expected:.4} expected"
             );
-            // If there is little waiting, it is a small difference of large times. So the bound on
-            // its error is 2 % of a round.
+            // A short wait is a small difference of long times. So the bound on its error is 2 % of
+            // a round, not of the wait.
             let round_ns = THINK_NS + hold_ns + expected_ns;
             assert!(
                 (waits_ns - expected_ns).abs() < 0.02 * round_ns,

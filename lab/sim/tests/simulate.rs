@@ -7,8 +7,8 @@ use quarry_trace::layout::{self, CHUNK_BYTES, HEADER_BYTES};
 use quarry_trace::{Call, Encoder, Event, LONGEST_EVENT};
 use std::path::{Path, PathBuf};
 
-/// The calls of a program of one thread that allocates 8,000 blocks of one of 57 sizes, frees them,
-/// and so on.
+/// The calls of a program of one thread that allocates 8,000 blocks, each of one of 57 sizes, frees
+/// them, and begins again.
 fn bursts(count: u64) -> Vec<Call> {
     let call = |number: u64| {
         let (burst, block) = (number / 8000, number % 8000);
@@ -61,9 +61,9 @@ fn trace(name: &str, calls: Vec<Call>) -> PathBuf {
     place
 }
 
-/// Readings of the memory wait for locks that the program holds, and so may overlap. Each lock that
-/// a reading takes is left out once: four copies of a program take at least as many locks for each
-/// call as one.
+/// Readings of the memory wait for locks that the program holds, and so may overlap. The lock that
+/// a reading takes must still be left out only once; if it were left out twice, four copies of a
+/// program would seem to take fewer locks for each call than one copy.
 #[test]
 fn readings_of_the_memory_do_not_count_as_the_programs_locks() {
     let trace = trace("readings", bursts(96_000));

@@ -62,7 +62,7 @@ pub(crate) struct Figures {
     pages_left: u64,
 }
 
-/// Number, from now, of the first request that fails; below 1 after it; `i64::MAX`: none fails.
+/// Requests until one fails, counting that one; below 1 afterwards. `i64::MAX`: no request fails.
 static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
 static IS_PERSISTENT: AtomicBool = AtomicBool::new(false);
 

@@ -10,8 +10,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 
-/// Head, sort key, width, and rank of a column, and the text in a row, if the row has one. A narrow
-/// screen leaves out high ranks first.
+/// Head, sort key, width and rank of a column, and the text that a row has in it, if any. A narrow
+/// screen leaves out the columns of the highest ranks first.
 type Place = (&'static str, Option<Column>, u16, u8, fn(&Row) -> Option<String>);
 
 /// Each column is wide enough for its largest number, because a truncated number would be wrong.

@@ -127,7 +127,7 @@ fn where_no_allocator_matters_the_reason_is_the_answer() {
         .stdout(contains("asked for memory"));
 }
 
-/// `sleep` spends a good part of its little CPU time in malloc, but next to nothing of its second.
+/// `sleep` spends much of its little CPU time in malloc, but hardly any of the second it takes.
 #[test]
 fn a_program_that_waits_is_refused_at_once() {
     advise(&["--", "sleep", "1"])

@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Numbers of blocks and of turns on each: few, or enough for a time well above the clock's grain.
+/// Few blocks, and few turns on each; `MUCH` takes a time well above the clock's grain.
 pub(crate) const LITTLE: [&str; 2] = ["-DBLOCKS=20000", "-DTURNS=300"];
 const MUCH: [&str; 2] = ["-DBLOCKS=100000", "-DTURNS=1000"];
 
@@ -341,7 +341,7 @@ fn a_figure_that_is_not_printed_is_a_failure() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
     let knots = ["--runs=3", "--allocators=glibc", "--metric", "(?<speed>[0-9]+) knots"];
-    // The first run shows it.
+    // The first run already shows that the figure is missing, so there is no second run.
     let count = shop.path("count");
     let script = "echo x >> \"$COUNT\"; \"$0\"";
     for verb in ["compare", "advise"] {
@@ -360,7 +360,7 @@ fn a_figure_that_is_not_printed_is_a_failure() {
         "quarry: --metric '(?<speed>[0-9]+) knots' finds no number in what the program printed; \
          the end of that: nothing\n",
     );
-    // It prints a number only while its calls of malloc are counted.
+    // This program prints the figure only while its calls of malloc are counted.
     let moody = ALLOCATES.replace(
         "    printf(",
         "    if (strstr(getenv(\"LD_PRELOAD\"), \"counter\")) puts(\"5 knots\");\n    printf(",
@@ -478,8 +478,8 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     let shop = Workshop::new();
     let (fifo, count) = (shop.path("fifo"), shop.path("count"));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // The program hangs in its fifth run: after two runs of the warm-up round and two of the first
-    // round. Runs under the counter before them leave no mark, because their number varies.
+    // The program hangs in its fifth marked run: the warm-up round and the first round have two
+    // each. The earlier runs under the counter leave no mark, because their number varies.
     let source = ALLOCATES.replace(
         "    printf(",
         "    FILE *count = fopen(getenv(\"COUNT\"), \"a\");\n\

@@ -12,7 +12,7 @@ fn allocates(shop: &Workshop) -> PathBuf {
     shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]])
 }
 
-/// glibc's functions, and 64 MiB that are touched at the first call.
+/// An allocator that calls glibc's functions, and touches 64 MiB at the first call.
 const FAT: &str = "#include <stddef.h>\n#include <string.h>\nvoid *__libc_malloc(size_t);\n\
                    static char fat[64 << 20], is_fat;\n\
                    void *malloc(size_t n) {\n\

@@ -75,7 +75,7 @@ fn runtimes_of_sanitizers_are_named_and_left_alone() {
     assert_eq!(said(&shop, &program), (String::new(), "preloaded\n".to_owned()));
 }
 
-/// Clang links them so, and GCC with `-static-libasan`: the program then defines malloc as well.
+/// Clang, and GCC with `-static-libasan`, link a runtime into the program, and malloc with it.
 #[test]
 fn runtimes_of_sanitizers_inside_the_program() {
     let shop = Workshop::new();
@@ -128,13 +128,13 @@ fn allocators_under_names_of_their_own() {
         let answer = (expected(&program, allocator, function), "preloaded\n".to_owned());
         assert_eq!(said(&shop, &program), answer);
     }
-    // In a library that the program needs.
+    // The allocator is in a library that the program needs.
     let options = needed(&shop, "librjem.so", "void *_rjem_malloc(void) { return 0; }\n");
     let source =
         format!("{SAYS_PRELOADED}\nvoid *_rjem_malloc(void);\nvoid *(*f)(void) = _rjem_malloc;\n");
     let program = compile_with(&shop, "refers", &source, &options);
     assert_eq!(said(&shop, &program).0, expected(&program, "jemalloc", "_rjem_malloc"));
-    // Stripped, as programs are that are handed out: only its messages are left.
+    // The program is stripped, as released ones are: only messages show the allocator.
     let text = "const char *volatile message = \"<jemalloc>: Error in munmap(): \";\n";
     let program = shop.compile("stripped", &format!("{SAYS_PRELOADED}\n{text}"), &["-s"]);
     let mark = "the text \"<jemalloc>: \"";
@@ -208,7 +208,7 @@ fn programs_of_another_loader_get_no_library() {
     let start = bytes[..name].iter().rposition(|it| *it == 0).expect("a header") + 1;
     let loader = bytes[start..].split(|it| *it == 0).next().unwrap_or_default();
     let loader = String::from_utf8_lossy(loader).into_owned();
-    // The loader of this machine under the name of another.
+    // The loader of this machine, which is glibc's, under the name of musl's.
     let other = shop.path("ld-musl-x86_64.so.1");
     symlink(loader, &other).expect("the workshop is writable");
     let option = format!("-Wl,--dynamic-linker={}", other.display());
@@ -254,7 +254,7 @@ fn scripts_say_what_they_may_run() {
         folder.join("real").display()
     );
     assert_eq!(said(&shop, &script), (line, "preloaded\n".to_owned()));
-    // A program that a library would break.
+    // The script now starts a program that the library would break.
     let source = format!("{OWN_MALLOC}\nvoid __tsan_init(void) {{}}\n");
     fs::remove_file(&real).expect("it is ours");
     shop.compile("real", &source, &[]);
@@ -287,7 +287,7 @@ fn what_a_program_becomes_says_that_it_is_not_served() {
     ));
     // A child process that executes such a program prints no line.
     run(&[&real, Path::new("in a child")]).stderr(is_empty());
-    // A program that is served prints no line, at a fixed address either.
+    // A program that is served prints no line, not even one at a fixed address.
     let plain = shop.compile("plain", SAYS_PRELOADED, &[]);
     run(&[&plain]).stderr(is_empty());
     let address = format!(

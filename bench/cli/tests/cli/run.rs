@@ -62,7 +62,7 @@ fn the_file_of_the_statistics_does_not_move_with_the_program() {
         .stdout(contains(format!("QUARRY_STATS={}\n", folder.join("here.txt").display())));
 }
 
-/// The request is known to be impossible beforehand, so nothing else is done instead.
+/// The command knows beforehand that it cannot do what was asked, so it starts nothing.
 #[test]
 fn with_a_wrong_option_nothing_runs() {
     let shop = Workshop::new();

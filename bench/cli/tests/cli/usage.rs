@@ -1,5 +1,5 @@
-//! Wrong command lines, all of them: status 2, a line that names what was wrong, and nothing runs.
-//! And what is said where output cannot be written.
+//! Every wrong command line ends with status 2 and a line that names the mistake, and nothing runs.
+//! Other tests are about output that cannot be written.
 
 use crate::support::streams::{
     fails_without_a_stream, lets_readers_leave, refused, tells_that_no_disk_holds_it,

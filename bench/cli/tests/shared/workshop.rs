@@ -1,5 +1,5 @@
-//! A stand-in for the library, and where the library itself is. The tests of the lab include this
-//! file as well.
+//! A stand-in for the library, and the path of the library itself. The tests of the lab include
+//! this file as well.
 
 use assert_cmd::Command;
 use std::fs;

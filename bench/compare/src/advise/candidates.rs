@@ -71,8 +71,8 @@ const POLICIES: [Policy; 5] = [
 
 impl Candidates {
     /// Looks for the allocators that the user named, before anything runs; fails on an unknown
-    /// name. Without names it looks only for Quarry's own library, because an environment variable
-    /// may name a wrong file for it.
+    /// name. Without names it looks only for Quarry's own library, so that an environment variable
+    /// with a wrong file for this library is an error at once.
     pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
         let mut candidates = Self::default();
         if names.is_empty() {

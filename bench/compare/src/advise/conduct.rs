@@ -212,8 +212,8 @@ fn test(
     Ok(Ok(verdict))
 }
 
-/// Lines that name the call sites of memory that the program never frees, from one run on Quarry
-/// with a heap profile, if the program keeps much memory and Quarry can serve it.
+/// Returns a line for each call site of memory that the program never frees, from one run on Quarry
+/// with a heap profile; no line unless `is_much`, or if Quarry cannot serve the program.
 fn leaks(program: &mut SupervisedProgram, built_in: &BuiltIn<'_>, is_much: bool) -> Vec<String> {
     let found = is_much.then(|| allocator_spec::find_named(QUARRY, built_in));
     let (Some(Ok(Ok(quarry))), Ok(folder)) = (found, tempfile::tempdir()) else {

@@ -47,9 +47,9 @@ enum Side {
     /// A gain; if it is a ratio, by [`MARGIN`] or more.
     Gain,
     None,
-    /// A loss, at worst of this logarithm.
+    /// A loss; the number is the logarithm of the largest loss in the interval.
     Loss(f64),
-    /// Undecided; at worst a loss of this logarithm.
+    /// Undecided; the number is the logarithm of the largest loss in the interval.
     Unknown(f64),
 }
 

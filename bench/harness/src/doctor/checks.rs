@@ -117,7 +117,7 @@ const GLIBC_WITH_RSEQ: (u32, u32) = (2, 35);
 const NO_LIMIT: u64 = 1 << 60;
 /// If the load or the busy CPUs exceed this share of all CPUs, other processes disturb timings.
 const BUSY: f64 = 0.25;
-/// If the hypervisor takes more than this share of the time (steal), it shows in medians.
+/// If the hypervisor takes more than this share of the time (steal), the medians show it.
 const STEAL: f64 = 0.005;
 /// Largest step of a clock that resolves a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;

@@ -1,12 +1,12 @@
 //! Decides the outcome from two columns of figures, by the 95 % interval of the variant's ratio to
-//! the baseline or difference from it:
+//! the baseline, or of its difference from the baseline (then read 0 for 1):
 //!
 //! * the whole interval is within the margin ([`MARGIN`] around 1 for ratios): **same**;
 //! * else the interval lies beyond 1, and the interval relative to the A/A copy (a second copy of
 //!   the baseline that ran along) lies beyond 1 on the same side: **better** or **worse**;
 //! * else **undecided**: [`Decision::more_runs`] more runs would decide if centre and spread stay.
 //!
-//! Without a copy, only a difference larger than the margin counts as more than noise.
+//! Without a copy, the whole interval has to lie beyond the margin for **better** or **worse**.
 
 use super::Outcome;
 use crate::results::{Direction, Relation};

@@ -5,8 +5,8 @@ use crate::results::{Direction, Metric};
 use crate::statistics::MIN_PAIRS;
 
 impl<'a> Selection<'a> {
-    /// Returns the answer; without one, the verdicts on the primary metric and on memory. It is a
-    /// sentence without a full stop.
+    /// Returns, as a sentence without a full stop, the answer or, without one, the verdicts on the
+    /// primary metric and on memory.
     pub fn headline(&self) -> String {
         if let Some(answer) = self.answer {
             return answer.to_owned();
@@ -15,7 +15,7 @@ impl<'a> Selection<'a> {
         let metrics = std::iter::once(self.metric).chain(memory);
         let metrics = metrics.map(|metric| self.clause(metric));
         let text = metrics.chain(self.failed()).collect::<Vec<String>>().join("; ");
-        // A sentence that begins with a variant's name keeps its first letter.
+        // If the sentence begins with a variant's name, the case of its first letter stays.
         let is_name = self.columns.iter().any(|column| {
             text.strip_prefix(&*column.label).is_some_and(|rest| rest.starts_with([' ', ',']))
         });

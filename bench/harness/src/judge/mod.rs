@@ -11,16 +11,16 @@
 //!
 //! **The estimator.** A ratio is estimated from the logarithms of paired samples. The centre is
 //! that of Hodges and Lehmann (the median of all means of two differences), and the 95 % interval
-//! is Wilcoxon's. Neither assumes a normal distribution, and both tolerate a quarter of outliers,
-//! unlike means and medians of few samples on a shared machine.
+//! is Wilcoxon's. Neither assumes a normal distribution, and both remain right if a quarter of the
+//! samples are outliers.
 //!
 //! Two samples are a pair if they were taken in one round, so that drift cancels. Variants of
-//! different runs have no pairs; for these the centre is the median of all differences, and the
-//! interval is that of Mann and Whitney. Over several workloads the mean of each round is taken
-//! first, so the interval is that of the geometric mean. An interval needs six pairs
-//! ([`MIN_PAIRS`]). If the baseline is near zero, or a figure is not positive, differences are
-//! estimated in the same way: from 1 ms to 3 ms of system time are two ticks of a clock, not a
-//! factor of three.
+//! different runs have no pairs: the centre is then the median of all differences, and the interval
+//! is that of Mann and Whitney. Over several workloads, the logarithms of a round are averaged
+//! first, so the interval is that of the geometric mean. An interval of pairs needs six
+//! ([`MIN_PAIRS`]). On one workload, if the baseline is near zero or a figure is not positive,
+//! differences are estimated in the same way, not ratios: from 1 ms to 3 ms of system time are two
+//! ticks of a clock, not a factor of three.
 //!
 //! Tables, JSON and pages take every [`Judgement`] from [`Selection::judge`], and compute none.
 //!

@@ -1,7 +1,7 @@
 //! Judges whether a run met its targets, by estimates of the baseline relative to its peers.
 //!
 //! The best peer of a workload is the one to which the baseline's ratio or difference is highest.
-//! The same samples choose and judge it, so chance can only favour the peer.
+//! The samples that choose this peer also judge the target, so chance can only favour the peer.
 
 use super::decision::{self, Figures};
 use super::{Column, Reason, Row, Selection};

@@ -36,7 +36,7 @@ struct Moment {
 
 impl Course {
     /// Time 0 is when the program became idle, if `is_idle`. Else it is the start, and the last
-    /// readings are left out, because a program that exits gives its memory back first.
+    /// readings are left out, because a program that exits gives its memory back before it ends.
     fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
         let mut readings = &timeline.readings[..];

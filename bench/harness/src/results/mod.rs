@@ -7,10 +7,10 @@
 //!
 //! An [`Experiment`](crate::experiment::Experiment) declares [`Variant`]s, [`Workload`]s and
 //! [`Metric`]s; its `conduct` writes the directory and returns a [`Run`]. A reader of results gets
-//! a [`Run`] from [`read`]. `values(cell, metric)` are the counted samples of a [`Cell`] (workload,
-//! tasks, variant) in the order of rounds, with gaps; two such columns of one run are paired by
-//! their index. A [`Metric`] is data and computes its value from a [`Measurement`], so no reader
-//! depends on the experiment. A sample's [`Timeline`] is its memory over time.
+//! a [`Run`] from [`read`]. `values(cell, metric)` has, for each counted round, the value of a
+//! [`Cell`] (workload, tasks, variant) or a gap: equal indices in two columns of one run are a
+//! pair. A [`Metric`] is data and computes its value from a [`Measurement`], so no reader depends
+//! on the experiment. A sample's [`Timeline`] is its memory over time.
 //!
 //! A directory is never overwritten. A last line that was cut off by a kill is left out with a
 //! warning, but makes a shard incomplete. Any other damage or foreign content is an error with file

@@ -14,9 +14,9 @@ pub struct Measurement {
     pub wall_ns: u64,
     /// CPU time of the whole process in the window.
     pub cpu_ns: u64,
-    /// Proofs that the work was done, counted apart from `operations`: blocks that came back with
-    /// their mark, packets that arrived. The workload's [`Verify`](super::Verify) checks the
-    /// number.
+    /// Number of proofs that the work was done, counted apart from `operations`: of blocks that
+    /// came back with their mark, or of packets that arrived. The workload's
+    /// [`Verify`](super::Verify) checks this number.
     #[serde(default)]
     pub verified: u64,
     /// The object that contains the serving `malloc`, or the policies of the stack.

@@ -32,7 +32,7 @@ pub enum Over {
     EachWorkload,
 }
 
-/// A target: the baseline, relative to the peers (`against`), should be `at_most`.
+/// A target: the baseline, relative to the peers (`against`), should be at most `at_most`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The work, as the table names it.

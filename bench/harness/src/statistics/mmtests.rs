@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(at, [64.0, 128.0, 191.0, 230.0, 242.0, 252.0]);
     }
 
-    /// The mean of 0..=k is k / 2, so twice the mean shows their number.
+    /// The mean of 0..=k is k / 2, so twice the mean plus 1 is the number of samples in it.
     #[test]
     fn best_means_take_one_more_than_they_say() {
         let samples = sorted(&(0..256).map(f64::from).collect::<Vec<f64>>());

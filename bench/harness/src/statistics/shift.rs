@@ -6,7 +6,7 @@ use super::{Interval, median};
 const TAIL: f64 = 0.025;
 /// The quantile of the normal distribution with this tail.
 const TAIL_QUANTILE: f64 = 1.959_964;
-/// Maximum number of pairs, or samples of a side, whose distribution of ranks is exact.
+/// Up to this many samples of a side, or twice as many pairs, ranks have their exact distribution.
 const EXACT: usize = 25;
 /// Fewest pairs for an interval. The widest interval of `n` pairs runs from the smallest to the
 /// largest difference. It misses the true centre with a probability of `2 * 0.5^n`, which is 6 %
@@ -29,8 +29,8 @@ impl Estimate {
     }
 }
 
-/// Estimates the centre of `differences` between pairs: the median of the means of each two, with
-/// the interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` without differences.
+/// Estimates the centre of `differences` between pairs: the median of all means of two differences,
+/// with the interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` without differences.
 pub fn of_pairs(differences: &[f64]) -> Option<Estimate> {
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (index, one) in differences.iter().enumerate() {
@@ -54,9 +54,9 @@ fn between(mut values: Vec<f64>, cut: Option<usize>) -> Option<Estimate> {
     Some(Estimate { centre, interval: cut.map(ends) })
 }
 
-/// Returns how many of the sorted values of [`between`] lie beyond each end of the interval: one
-/// less than the largest `k` for which the rank statistic is below `k` with a probability of at
-/// most [`TAIL`]. `None` if even an interval from the least to the largest value is too narrow.
+/// Returns how many sorted values of [`between`] the interval leaves out at each end: `k - 1` for
+/// the largest `k` such that the rank statistic is below `k` with a probability of at most
+/// [`TAIL`]. `None` if `k` is 0, because then even the interval of all values is too narrow.
 fn cut(probabilities: impl IntoIterator<Item = f64>) -> Option<usize> {
     let mut below = 0.0;
     let sums = probabilities.into_iter().map(|probability| {

@@ -18,7 +18,7 @@ pub(crate) struct Few<T, const N: usize> {
     items: [T; N],
 }
 
-/// The value that fills a new list. (Values that are made at run time stand on the stack twice.)
+/// The constant that fills a new list. (A value made at run time would be on the stack twice.)
 pub(crate) trait Filler: Copy {
     const FILLER: Self;
 }

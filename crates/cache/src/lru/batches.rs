@@ -113,8 +113,8 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
-/// The tail of a list, with the batch lock of its last page. This page is a sentinel. Only holders
-/// of the LRU lock change a sentinel, so the scan needs no other batch lock.
+/// The tail of a list, with the batch lock of its last page. The scan needs no other: the page
+/// before is a sentinel, which only holders of the LRU lock change, or has the same batch lock.
 struct LockedTail<'a> {
     locked: Locked<'a>,
     held: Option<Batch<'a>>,

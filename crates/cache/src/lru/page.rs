@@ -187,8 +187,8 @@ impl DescriptorTable {
     #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
     pub fn purge(&self, first: PageNo, count: usize) -> bool {
         debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
-        // SAFETY: a descriptor has only atomic fields; free ones are zero, and so is the memory
-        // that replaces them. The caller hands none of them out meanwhile, so no task writes them.
+        // SAFETY: descriptors are structs of atomics. These are free, so they read as zero before
+        // and after the purge; the caller keeps them free during it, so no task writes them.
         unsafe { self.array.purge(first.0 as usize, count) }
     }
 

@@ -29,7 +29,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Allocates a page, whose state is still 0. Reads the mapping's group and order only once: the
-    /// caller does not hold the mapping's lock, so another mapping may get its number meanwhile.
+    /// caller has no lock, so during the call the mapping's number may pass to another mapping.
     pub(super) fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let (group, order) = (GroupId(mapping.group()), mapping.order());
         self.charge_group(group, order.frames(), effort)?;

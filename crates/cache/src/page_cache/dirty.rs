@@ -25,8 +25,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page, which the caller pins, as newer than its backing. The caller has the exclusive
-    /// latch, or ensures that no task begins its writeback. Returns whether it was clean and live.
+    /// Marks a pinned page as newer than its backing. The caller has the page's exclusive latch, or
+    /// ensures that no task begins to write the page. Returns whether it was clean and live.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {
@@ -74,8 +74,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Begins to write a dirty page: the page counts as clean, and as being written. Returns false
-    /// if it is clean, gone, or being written already. The caller pins and latches the page, and
-    /// ends with [`end_writeback`](Self::end_writeback), before which it may give up the latch.
+    /// if it is clean, gone, or being written already. The caller pins and latches the page. It may
+    /// give up the latch before it calls [`end_writeback`](Self::end_writeback).
     pub fn begin_writeback(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
         let state = &self.tables.pages.at(page).state;

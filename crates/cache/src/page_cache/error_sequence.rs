@@ -4,9 +4,9 @@
 //! | count : 19 | seen : 1 | errno : 12 |
 //! ```
 //!
-//! A new error replaces the last one; if a flusher has seen the last one, the count is incremented
+//! A new error replaces the old one; if a flusher has seen the old error, the count is incremented
 //! as well. A flusher finds new errors by comparing the word with the value that it saw last. A new
-//! flusher also learns of an old error that no flusher has seen.
+//! flusher also gets an old error that no flusher has seen.
 
 use quarry_sys::primitive::{AtomicU32, Ordering};
 

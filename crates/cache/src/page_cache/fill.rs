@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Effort,
     ) -> Result<Slot, ReadError> {
-        // Looks under the lock first: some threads cannot walk, and would allocate for each hit.
+        // Looks under the lock first: a thread that cannot walk would allocate a page for each hit.
         if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
@@ -180,7 +180,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.counters.add(self.host.slot(), Event::Full, 1);
     }
 
-    /// Gives up a page that was in no index. A walk to an earlier page of its number may pin it.
+    /// Gives up a page that was in no index. A walk to an earlier page with its number may pin it.
     fn abandon(self, page: PageNo) {
         self.tables.pages.at(page).state.clear(State::LIVE);
         self.leave(page);

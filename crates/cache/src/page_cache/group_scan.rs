@@ -126,9 +126,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         next
     }
 
-    /// Evicts a page of an index if it is clean, unpinned and unused, and leaves a shadow entry;
-    /// after [`MOST_USED`] used pages also if it is used. Clears the mark of a used page. The
-    /// caller holds the index's lock.
+    /// Evicts a page of an index if it is clean, unpinned and unused, and leaves a shadow entry.
+    /// After [`MOST_USED`] used pages, the round also evicts used pages. Clears the mark of a used
+    /// page. The caller holds the index's lock.
     fn judge(self, page: PageNo, round: &Round, releases: &mut Releases<'a, H>) -> Found {
         let state = &self.tables.pages.at(page).state;
         let now = state.load();

@@ -60,8 +60,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         Some(page)
     }
 
-    /// Prefetches the start of the page and the object in its private word, which the owner reads
-    /// next. Loads after the atomic operation that pins the page would wait for that operation.
+    /// Prefetches, for the owner, the start of the page and the object in its private word. Called
+    /// before the page is pinned: loads after an atomic operation wait for that operation.
     #[inline(always)]
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;

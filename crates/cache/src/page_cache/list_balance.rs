@@ -14,7 +14,7 @@
 //!
 //! In a simulation of 600,000 look-ups of SQLite in 256 databases, whose popularity changed three
 //! times, this rule missed 0.574 pages for each look-up, the kernel's 0.597, exact LRU 0.571 and
-//! ARC 0.577. With a constant Zipf 0.9 they missed, in turn, 34.0, 33.4, 36.0, 32.9 % of look-ups.
+//! ARC 0.577. With a constant Zipf 0.9 the four missed 34.0, 33.4, 36.0 and 32.9 % of look-ups.
 //!
 //! Equation: of `total` pages, `min(total / LEAST, by_rule(total)) <= wanted(total) <= total`.
 
@@ -34,8 +34,8 @@ fresh_zero! {
     }
 }
 
-/// The kernel's target of inactive pages among `total` pages: its active list may be
-/// `int_sqrt(10*GiB)` times as long as the inactive one, at least equally long.
+/// The kernel's target of inactive pages among `total` pages: the active list may be
+/// `int_sqrt(10*GiB)` times as long as the inactive list; below 1 GiB, as long.
 fn by_rule(total: u64) -> u64 {
     let gib = total >> (30 - FRAME_SHIFT);
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };

@@ -1,8 +1,8 @@
 //! Finding a page: by a walk without a lock, or under the lock of the mapping.
 //!
 //! A hit is a walk, one compare-and-swap that pins the page and marks it as used, and a check of
-//! its key. Another task may have freed and reused the page between the walk and the pin; then its
-//! key or the generation of the mapping differs.
+//! the page's key. Another task may have freed and reused the page between the walk and the pin;
+//! then the key or the generation of the mapping differs.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;

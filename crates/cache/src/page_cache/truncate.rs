@@ -197,8 +197,8 @@ impl<'a, H: Host> Truncation<'a, H> {
         }
     }
 
-    /// Moves pages from the running CPU's add batch to the lists (`lru_add_drain`): a page in the
-    /// batch is pinned, and would be freed later and alone.
+    /// Moves pages from the running CPU's add batch to the lists (`lru_add_drain`). The batch pins
+    /// its pages: without this, they would be freed later, one by one.
     fn drain(&mut self, releases: &mut Releases<'a, H>) {
         self.cache.tables.counters.add(self.cache.host.slot(), Event::Drains, 1);
         self.cache.drain_slot(releases);

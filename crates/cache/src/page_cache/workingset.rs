@@ -4,8 +4,8 @@
 //! The clock of a list pair is its *nonresident age*: it advances by one page at every eviction and
 //! every activation. A shadow entry holds the time of the eviction on this clock. At the refault,
 //! the time that has passed is the *refault distance*: the number of pages by which the inactive
-//! list was too short to keep the page. If the active list is at least that long, the page competes
-//! with pages that are used no more often, and is activated at once.
+//! list was too short to keep the page. If the distance is at most the length of the active list,
+//! the active pages may be used no more often than this page, which is activated at once.
 //!
 //! ```text
 //! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |

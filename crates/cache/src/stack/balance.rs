@@ -11,8 +11,8 @@
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
 //! become fewer in proportion. If a pass frees less than an eighth of the missing frames, the next
-//! pass has the next lower priority. (kswapd decides by the number of pages that it scanned, but a
-//! scanned object need not free a page.)
+//! pass has the next lower priority. (kswapd decides by the number of scanned pages. Quarry cannot,
+//! because a scanned object need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).

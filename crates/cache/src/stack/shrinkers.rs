@@ -8,11 +8,11 @@
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
 //! scan  = min(deferred >> priority + delta, 2 * count)
 //! ```
-//! The shrinker scans in batches. A rest that is smaller than a batch is deferred to the next
-//! reclaim (in proportion since Linux 5.13).
+//! The shrinker scans in batches. If fewer objects than a batch are left to scan, they are
+//! deferred: the next reclaim adds the part of them that its priority selects (Linux 5.13).
 //!
-//! A reclaim does not trust a shrinker's results: it counts only frames that left the budget, and
-//! bounds each call by the number of objects that memory can hold, and by a number of batches.
+//! A reclaim does not trust a shrinker's results: it counts only frames that left the budget. It
+//! bounds each call by the number of objects that fit into memory, and by a number of batches.
 
 use super::cost::Share;
 use quarry_sys::hooks::{HookId, Hooks};

@@ -34,8 +34,8 @@ use quarry_sys::topology::max_map_count;
 pub enum Side {
     /// A zone takes the lowest free address.
     Zone,
-    /// A mapping takes the lowest address after the first 2 GiB (in a small window, after its first
-    /// quarter), or if all are taken, any. So zones' pageblocks lie together; mappings can grow.
+    /// A mapping takes the lowest free address after the first 2 GiB (in a small window, after its
+    /// first quarter), or else any. So zones' pageblocks lie together, and mappings can grow.
     Mapping,
 }
 
@@ -70,7 +70,7 @@ pub struct Arena {
 
 // SAFETY: `base`, the only field that is not Sync by itself, never changes.
 unsafe impl Sync for Arena {}
-// SAFETY: as for Sync.
+// SAFETY: as for Sync; `base` is bound to no thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -165,7 +165,7 @@ impl Arena {
         self.address(PageblockIndex(block).first())
     }
 
-    /// The frame that holds an address, if it has metadata; no other address is Quarry's.
+    /// The frame that holds an address; `None` if it has no metadata, and so is not Quarry's.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
@@ -180,9 +180,9 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent. Searches the wanted part of the window first for an extent with `room`
-    /// free pageblocks after it, then for any extent; then the whole window. O(log pageblocks +
-    /// count / 64), but see [`BlockBits::find`] for an aligned extent.
+    /// Takes a free extent. From the start of the wanted side on, searches for an extent with
+    /// `room` free pageblocks after it, then for any; then searches the whole window for any. O(log
+    /// pageblocks + count / 64), but see [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -240,8 +240,8 @@ impl Arena {
         self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
-    /// Returns whether the arena may unmap a piece, which may split a kernel mapping in two. It may
-    /// do so while `ranges` is below 1,024 or below a quarter of `vm.max_map_count`.
+    /// Returns whether the arena may unmap a piece, which may split a kernel mapping. The kernel
+    /// limits mappings, so `ranges` must be below 1,024 or below a quarter of `vm.max_map_count`.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -306,8 +306,8 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the invariants; no other thread may use the arena meanwhile. Fails with the first
-    /// invariant that does not hold.
+    /// Checks the invariants; no other thread may use the arena during the check. Fails with the
+    /// first invariant that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();
         self.bits.validate()?;

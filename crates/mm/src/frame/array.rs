@@ -15,15 +15,15 @@ pub unsafe trait FreshZero {}
 
 macro_rules! zero_words {
     ($($of:ty),*) => {$(
-        // SAFETY: zero bytes are the number 0, `false`, or the atomic 0, the model checker's
-        // included.
+        // SAFETY: zero bytes are the number 0, `false`, or an atomic 0. This is also true of the
+        // model checker's atomics.
         unsafe impl FreshZero for $of {}
     )*};
 }
 zero_words!(u8, u32, u64, bool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicI64);
-// SAFETY: an array is valid if its entries are valid.
+// SAFETY: zero bytes are a valid array if they are valid for each entry.
 unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
-// SAFETY: the word of a free lock, its owner and its counters are all 0.
+// SAFETY: zero bytes are a free lock (word, owner and counters 0) around a zero `T`.
 unsafe impl<T: FreshZero> FreshZero for CountedLock<T> {}
 
 /// Declares structs that are [`FreshZero`] because each of their fields is.
@@ -57,7 +57,7 @@ pub struct OsArray<T> {
     entries: PhantomData<T>,
 }
 
-// SAFETY: the array hands out `&T` only.
+// SAFETY: a shared array hands out only `&T`, which threads may share if `T: Sync`.
 unsafe impl<T: Sync> Sync for OsArray<T> {}
 // SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
@@ -98,8 +98,8 @@ impl<T> OsArray<T> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "entry outside the array");
-        // SAFETY: inside the reservation, readable since `map`. It is a valid `T`: made by
-        // `filled`, zero bytes (promise of `FreshZero`), or written through a shared reference.
+        // SAFETY: the entry is in the reservation, readable since `map`. It is a valid `T`: made by
+        // `filled`, zero bytes (promise of `FreshZero`), or written by shared reference.
         unsafe { self.start.add(index).as_ref() }
     }
 

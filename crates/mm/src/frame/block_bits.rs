@@ -3,11 +3,11 @@
 //!
 //! An *entry* is four words for 64 blocks: three hold the three bits of each block, the fourth may
 //! hold a summary. Small programs use one entry. A *group* is 16 entries, a *region* 32 groups;
-//! both are *units*. A window of 8 TiB has 128 regions. The summary of a unit holds the lengths of
-//! three extents of its free blocks: the longest one, and those at its beginning and end. So a
-//! search passes over units that cannot hold the wanted extent. The summaries of a region's groups
-//! are the fourth words of the region's first entries; that of the region follows them. So they lie
-//! on the page of the entry that small programs use.
+//! both are *units*. A window of 8 TiB has 128 regions. A unit's summary holds the lengths of three
+//! extents of free blocks: the longest, and those at the unit's beginning and end. So a search
+//! passes over units that cannot hold the wanted extent. The summaries of a region's groups are the
+//! fourth words of its first 32 entries; the 33rd entry has the region's. So the summaries of the
+//! first region lie on the page of the entry that small programs use.
 //!
 //! Equations: a group's summary follows from its taken bits, a region's from its groups. A summary
 //! stores by how many blocks each extent is shorter than the unit, so zeros mean "all free".
@@ -33,9 +33,9 @@ const WORD_BLOCKS: u32 = 64;
 #[derive(Clone, Copy)]
 struct Level {
     blocks: u32,
-    /// Blocks of each part from which the summary follows: of a word, or of a group.
+    /// Blocks of each part that the summary is computed from: of a word, or of a group.
     part: u32,
-    /// The number of the region's entry whose fourth word is the first of these units' summaries.
+    /// The region's entry whose fourth word is the summary of the first of these units.
     place: u32,
 }
 

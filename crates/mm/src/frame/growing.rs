@@ -1,7 +1,7 @@
 //! Arrays that grow in place: each has a piece of reserved addresses, mapped as far as it is used.
 //!
-//! Two arrays begin at the same address: one grows down, the other up. So the kernel merges them
-//! into one mapping, and in a small program they share a page table: a fork copies one table less.
+//! Two arrays may begin at one address: one grows down, the other up. Then the kernel merges them
+//! into one mapping, and in a small program they share a page table, so a fork copies one less.
 //!
 //! Invariants: entries `0..len` are mapped and hold valid values; no page after them is mapped;
 //! `len <= capacity`; `len` only grows.
@@ -29,7 +29,7 @@ pub struct GrowingArray<T, const DIRECTION: bool = UP> {
     entries: PhantomData<T>,
 }
 
-// SAFETY: the array hands out `&T` only.
+// SAFETY: a shared array hands out only `&T`, which threads may share if `T: Sync`.
 unsafe impl<T: Sync, const DIRECTION: bool> Sync for GrowingArray<T, DIRECTION> {}
 // SAFETY: the array owns its entries, and no entry is bound to a thread (`T: Send`).
 unsafe impl<T: Send + Sync, const DIRECTION: bool> Send for GrowingArray<T, DIRECTION> {}
@@ -99,7 +99,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// `index < capacity`.
     #[inline(always)]
     unsafe fn place(&self, index: usize) -> NonNull<T> {
-        // SAFETY: within the array's piece of the window (promise).
+        // SAFETY: the entry lies in the array's piece of the window: `index < capacity` (promise).
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 

@@ -5,7 +5,7 @@
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
 //! Each part has addresses for all frames of the arena. The arena maps frames when they are taken;
-//! a table is mapped from its start at least to the entry of the last frame that was ever in use.
+//! a table is mapped from its edge at least to the entry of the last frame that was ever in use.
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -30,7 +30,7 @@ const SMALLEST_BYTES: usize = 64 << 20;
 /// covers, so that the first pages on both sides share the page table.
 const EDGE_OFFSET: usize = 1 << 20;
 
-/// The window and its frames. Fields drop in order: mapped parts before the window.
+/// The window and its frames. Fields drop in this order, so the window is given up last.
 pub struct Memory {
     arena: Arena,
     frames: FrameTable,
@@ -40,7 +40,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames, or if addresses are scarce, for a half of them, a
+    /// Chooses a window for `bytes` of frames, or if addresses are scarce, for half of `bytes`, a
     /// quarter and so on. Maps only the table of the bits of pageblocks ([`Arena`]).
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Memory {
         }
     }
 
-    /// Extends a taken extent by the `more` free pageblocks after it, in one mapping if possible.
+    /// Extends a taken extent by `more` free pageblocks after it, in one kernel mapping if it can.
     ///
     /// # Errors
     /// `ENOMEM` where not all are free, or the error of the OS; the extent is unchanged then.
@@ -160,7 +160,7 @@ impl Memory {
             .inspect_err(|_| self.give_back(PageblockIndex(first), count))
     }
 
-    /// Maps a piece. If pageblocks of it have foreign mappings, excludes these: error `EEXIST`.
+    /// Maps a piece. Excludes its pageblocks with foreign mappings, and fails with `EEXIST` then.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
@@ -203,7 +203,7 @@ impl Memory {
         for (start, end) in arena.extents(true, first.0, count) {
             let (address, bytes) =
                 (arena.block_address(start), (end - start) as usize * PAGEBLOCK_BYTES);
-            // SAFETY: mapped; the caller has taken the extent and gives it up.
+            // SAFETY: the extent is mapped; the caller, which has taken it, gives it up.
             if arena.may_split() && unsafe { arena.os().unmap(address, bytes) }.is_ok() {
                 self.note_unmapped(start, end);
                 continue;
@@ -211,21 +211,21 @@ impl Memory {
             self.note_purged(start, end);
             if arena.os().purge(address, bytes).is_err() {
                 // The OS does not purge locked pages, so they are set to zero here.
-                // SAFETY: mapped; the caller has taken the extent and gives it up.
+                // SAFETY: the extent is mapped; the caller, which has taken it, gives it up.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }
         }
         arena.release(first.0, count);
     }
 
-    /// Notes that taken pageblocks are no longer mapped. When a mapping ends, the kernel forgets
-    /// its advice on huge pages, so the zone has to give the advice again.
+    /// Notes that taken pageblocks are no longer mapped. Unmapping makes the kernel forget all
+    /// advice on huge pages for them, so the zone has to give the advice again.
     fn note_unmapped(&self, first: u32, end: u32) {
         self.arena.set_mapped(first, end - first, false);
-        // Pageblocks beyond the span were mapped, but the system refused memory for their metadata.
+        // Pageblocks after the span were mapped, but the system refused memory for their metadata.
         for block in first..end.min(self.arena.span_blocks()) {
             let pageblock = self.pageblocks.at(PageblockIndex(block));
-            // Otherwise a large mapping would touch all of its descriptors.
+            // Without this test, unmapping a large mapping would write to all of its descriptors.
             if pageblock.faults() != Faults::Plain {
                 pageblock.set_faults(Faults::Plain);
             }

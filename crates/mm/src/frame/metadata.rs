@@ -1,5 +1,5 @@
 //! Memory for Quarry's own descriptors, handed out once and counted by kind. Its addresses are
-//! never given back. The page cache manages the memory of its own descriptors; here it is counted.
+//! never given back. The page cache has its own memory for descriptors, which is only counted here.
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -75,13 +75,13 @@ impl Metadata {
         Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
     }
 
-    /// Gives the memory of the whole pages between two addresses, both in one piece handed out,
-    /// back to the system. These pages read as zero afterwards.
+    /// Gives the whole pages between `start` and `end`, which lie in one piece that was handed out,
+    /// back to the system. The pages read as zero afterwards.
     pub(crate) fn purge(&self, start: usize, end: usize) {
         let page = self.os.page_size();
         let (first, last) = (start.next_multiple_of(page), end / page * page);
         if let Some(address) = NonNull::new(first as *mut u8).filter(|_| first < last) {
-            // Memory that the system does not take back stays.
+            // Memory that the system refuses to take back stays as it is.
             let _ = self.os.purge(address, last - first);
         }
     }

@@ -1,7 +1,7 @@
 //! Migratetypes, by which pageblocks are grouped, and nodes.
 
 /// The use of a pageblock. Pageblocks are kept apart by use, so that long-lived blocks do not keep
-/// other blocks from merging (`enum migratetype`, Linux 6.x; its names and its order).
+/// other blocks from merging (`enum migratetype`, Linux 6.x, whose names and order these are).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MigrateType {

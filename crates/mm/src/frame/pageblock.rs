@@ -93,8 +93,8 @@ pub enum Faults {
     Plain = 0,
     /// As a huge page, at the first touch.
     Huge = 1,
-    /// In small pages only: a part went back to the OS, and khugepaged must not fill that part
-    /// again; or it is one of a zone's first pageblocks.
+    /// In small pages only: the pageblock is one of a zone's first, or a part of it went back to
+    /// the OS and khugepaged must not fill that part again.
     Small = 2,
     /// A huge page has brought in all of it.
     Whole = 3,
@@ -174,19 +174,19 @@ impl Pageblock {
         }
     }
 
-    /// Writes without a look before: to read a fresh descriptor first would cost a page fault more.
+    /// Writes without reading first: reading a fresh descriptor would cost one page fault more.
     pub(crate) fn set_faults(&self, faults: Faults) {
         self.faults.store(faults as u8, Relaxed);
     }
 
-    /// Records that a huge page has brought the pageblock in, if it is `Huge`.
+    /// If the pageblock is `Huge`, records that a huge page has brought it in.
     pub(crate) fn came_in_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         // Fails if it is `Whole` already, or if another thread gave back a part of it (`Small`).
         let _ = self.faults.compare_exchange(huge, whole, Relaxed, Relaxed);
     }
 
-    /// Records that all of its memory went back to the OS: `Whole` becomes `Huge` again.
+    /// Records that all memory of the pageblock went back to the OS: `Whole` becomes `Huge` again.
     pub(super) fn went_whole(&self) {
         let (huge, whole) = (Faults::Huge as u8, Faults::Whole as u8);
         if self.faults() == Faults::Whole {

@@ -1,8 +1,8 @@
 //! The prices of memory: durations of the calls that bring pages in.
 //!
 //! On one host a huge page costs half as much as 2 MiB in small pages. On another, the hypervisor
-//! takes back memory that was free for some seconds. There a huge page costs ten times as much as 2
-//! MiB in small pages, but little soon after its last use. Only the duration of a call shows this.
+//! takes back memory that was free for some seconds. There a huge page costs ten times as much as
+//! small pages, but little soon after its last use. Only durations of calls tell hosts apart.
 
 use super::order::PAGEBLOCK_FRAMES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -27,7 +27,7 @@ pub struct Prices {
 #[derive(Default)]
 struct Price {
     /// `{frames : 32 | ns : 32}`: frames that came in since the last entry of `last_us`, and how
-    /// long this took. Once they are 2 MiB, the next entry follows from both.
+    /// long this took. Once they make up 2 MiB, the next entry is computed from both numbers.
     since: AtomicU64,
     /// Recent durations of bringing in 2 MiB, in microseconds, latest first; 0 = none. Threads that
     /// write at the same time may lose entries.

@@ -27,9 +27,9 @@ pub struct Kind(pub u8);
 impl Kind {
     /// No allocation starts in this frame.
     pub const NONE: Self = Self(0);
-    /// The table stores a kind times this factor, the size of an entry in the fast path's tables.
-    /// So `free` finds that entry without a shift, and stores into it sooner: the next `malloc`
-    /// waits less for it. The second byte per frame costs 0.02 % of the memory.
+    /// The table stores a kind times this factor, which is the size of an entry in the fast path's
+    /// tables. So `free` finds its entry there without a shift and stores into it sooner, and the
+    /// next `malloc` waits less. The product needs a second byte per frame, 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
     /// Head of a freed block or mapping whose pages fault; `link` holds its length in frames.
@@ -62,14 +62,14 @@ impl Kind {
     }
 }
 
-/// A set of kinds of frames; one holds those whose objects a program touches whole.
+/// A set of kinds of frames. One such set holds the kinds whose objects a program touches whole.
 ///
-/// Many programs touch only a small part of a large object: if whole objects were brought in, such
-/// a program would take many times its memory. `mincore` tells which pages are in memory. But other
-/// allocators do not call it, so a filter of system calls may kill a process that does so. The slab
-/// layer estimates, for each kind of frame: a program that writes into each object of a page or
-/// less touches the whole slab; if objects are larger, the slab layer checks whether anything was
-/// written after their first page.
+/// Many programs touch only a small part of a large object. If Quarry brought in whole objects,
+/// such programs would take many times their memory. `mincore` would tell which pages are in
+/// memory, but other allocators do not call it, so a filter of system calls may kill a process that
+/// does. So the slab layer estimates for each kind of frame. A program that writes into each object
+/// of a page or less touches the whole slab. For larger objects, the layer checks whether anything
+/// was written after their first page.
 #[derive(Default)]
 pub struct KindSet([AtomicU64; 4]);
 
@@ -271,9 +271,9 @@ impl FrameTable {
     pub(crate) fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
         let lower = self.link.at(even.plus(1).index());
-        // SAFETY: two adjacent entries of the array, which grows down from a page: the second entry
-        // of a pair lies at a multiple of 8. The owner of the frames uses both either as a pair or
-        // as two words.
+        // SAFETY: `lower` and the entry of `even`, which follows it in memory, are eight bytes. The
+        // array grows down from a page, so they start at a multiple of 8. The owner of the frames
+        // uses the two entries either as a pair or as two words.
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
     }
 }

@@ -1,4 +1,4 @@
-//! The window against an oracle that knows each pageblock, with foreign mappings in it.
+//! Compares the window, with foreign mappings in it, with an oracle that knows each pageblock.
 
 use super::block_bits::{Bit, BlockBits};
 use super::{Memory, PAGEBLOCK_BYTES, PageblockIndex, Side, Wanted};
@@ -42,7 +42,7 @@ enum Op {
         more: u32,
         is_lost: bool,
     },
-    /// Lets this many calls of the system succeed, and fails the next one.
+    /// Makes the call of the system with this number fail; the next call has number 1.
     Fail(u64),
 }
 
@@ -214,7 +214,7 @@ fn length() -> impl Strategy<Value = u32> {
     (0u32..17, any::<u32>()).prop_map(|(bits, random)| (1 << bits) + random % (1 << bits))
 }
 
-/// The start of a search, the number of blocks it looks for, and their alignment.
+/// For each search: its start, the number of blocks, the log2 of their alignment, and its offset.
 fn wanted_extents() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
     prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8)
 }
@@ -252,7 +252,7 @@ proptest! {
             }
             taken[first as usize..end as usize].fill(is_taken);
         }
-        // Many holes of the same length, so that only a short extent is free in that part.
+        // In one part all free extents are short: many holes of the same length.
         let (from, full, free) = holes;
         let comb = (from..MANY).step_by((full + free) as usize).take(3000);
         for (first, end) in comb.map(|first| (first, first.saturating_add(full).min(MANY))) {

@@ -7,7 +7,7 @@
 //! `16 n` bytes. Programs often request a little more than a power of two (SQLite 1,032 bytes for a
 //! journal, and 4,368 for a page): a slab has 15 such objects, but 14 with equal steps. These
 //! classes are multiples of 64 bytes, for requests aligned to cache lines. Only the first class
-//! above 4 KiB is no such multiple: as one it would have 4,352 bytes, too few for SQLite's pages.
+//! above 4 KiB is no such multiple: 4,352 bytes would be too few for SQLite's pages.
 
 use crate::slab::CacheId;
 use core::fmt::Write;
@@ -54,7 +54,7 @@ const fn step_of(doubling: usize, step: usize) -> usize {
     }
 }
 
-/// The class of a request by its bytes, divided by 16 and rounded up, for fast paths in assembler.
+/// Entry `(bytes + 15) / 16` is the class of a request; fast paths in assembler read this table.
 pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
     let mut table = [1; LARGEST / STEP + 1];
     let (mut step, mut class) = (1, 1);
@@ -91,16 +91,16 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that serves instead of a hardly used `class`: the next that is the fourth or eighth in
-/// its doubling, or up to 128 bytes `class` itself. A request wastes at most 35 % of that class.
+/// The class that serves requests of a hardly used `class`: the first one from `class` on that is
+/// the fourth or eighth of its doubling; up to 128 bytes `class` itself. At most 35 % is wasted.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
-/// The name of a class: `malloc-SIZE`. Formatting would take a third of the time that making a
-/// cache takes.
+/// The name of a class: `malloc-SIZE`. Written digit by digit: with `core::fmt` this would take a
+/// third of the time that making a cache takes.
 pub(crate) fn name(class: usize) -> Line<24> {
     let (mut digits, mut first, mut rest) = ([0; 10], 10, SIZES[class]);
     while rest > 0 {
@@ -114,7 +114,7 @@ pub(crate) fn name(class: usize) -> Line<24> {
     name
 }
 
-/// Request sizes that a class serves, also for finer classes: `size - least <= width`, unsigned.
+/// Sizes that a class serves for itself and for finer classes: `size - least <= width`, unsigned.
 #[repr(C)]
 pub struct Served {
     least: usize,
@@ -149,8 +149,8 @@ pub static SERVED: [Served; COUNT + 1] = {
 };
 
 /// The smallest class that holds `size` bytes at a multiple of `align` (a power of two). A class
-/// serves every alignment that divides its size: objects lie at multiples of that size from the end
-/// of a slab, and slabs at multiples of their own size. O(8).
+/// serves every alignment that divides its size: each object lies a multiple of this size before
+/// the end of its slab, and a slab at a multiple of the slab's size. O(8).
 #[must_use]
 pub fn of_aligned(size: usize, align: usize) -> Option<CacheId> {
     if size > LARGEST || align > LARGEST {

@@ -1,15 +1,15 @@
 //! Decides which mappings become huge pages: those of programs that fill their mappings.
 //!
 //! The first touch of a huge page brings in all of it, so a table that is touched here and there
-//! would take many times its memory. So a mapping *waits* from the moment at which it gets fresh
-//! memory, until the heap has read a few of its pages to see whether the program has written them.
-//! The heap does so when the mapping is freed or grows, or when another one asks for huge pages.
+//! would take many times its memory. So a mapping that gets fresh memory *waits* until the heap has
+//! read a few of its pages and knows whether the program fills its mappings. The heap reads them
+//! when the mapping is freed or grows, or when another mapping asks for huge pages.
 //!
 //! Bound: the mapping that asks and all huge mappings that wait are together at most [`ALLOWED`]
 //! times as long as the longest mapping that the program filled. So a table that doubles is huge
-//! from its second step on, and a program whose later tables are sparse holds at most that much
-//! more. (When one filled mapping allowed all later ones to be huge, a program with 100 sparse
-//! tables of 40 MiB held 2,581 MiB instead of 12.)
+//! from its second step on, and a program whose later tables are sparse wastes at most that much.
+//! (When one filled mapping allowed all later ones to be huge, a program with 100 sparse tables of
+//! 40 MiB held 2,581 MiB instead of 12.)
 //!
 //! The last pageblock of an extent is huge only if its part beyond the mapping's end is at most a
 //! sixteenth of the mapping. (With an eighth, large blocks took 0.43 of the time, 6 % more memory.)
@@ -20,19 +20,19 @@ use crate::zone::Zones;
 use quarry_sys::peek;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// 9/4, because a table that doubles requests a little more than twice its old size, which is full.
+/// 9/4: a table that doubles requests a little more than twice the old one, which is filled.
 const ALLOWED: (u64, u64) = (9, 4);
-/// A sparse huge mapping lowers the longest filled length to its own length divided by this.
+/// A sparse huge mapping of `n` frames lowers the longest filled length to `n` divided by this.
 const SPARSE_SHARE: u32 = 4;
 /// The last pageblock is huge if at most the mapping divided by this lies beyond the mapping's end.
 const END_SHARE: u32 = 16;
 /// Maximum number of mappings that wait. A fresh one may replace one that is not huge.
 const MOST: usize = 4;
-/// Places of a mapping that are read, at even distances, and how many of them may be zero.
+/// Places of a mapping that are read, at even distances; at most `ZEROS` of a filled one are zero.
 const PLACES: usize = 16;
 const ZEROS: usize = 2;
-/// Offsets of the three 32-bit words that the heap reads in each place, a page: the low halves of
-/// two 64-bit numbers (zero in most fractions), the high half of another (zero in most integers).
+/// Offsets of the three 32-bit words that the heap reads in each place, a page: two low halves of
+/// 64-bit numbers (zero in most fractions) and a high half (zero in most integers).
 const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
 /// The frames of the longest mapping that a program filled, and the mappings that wait.
@@ -84,7 +84,7 @@ impl Filled {
         }
     }
 
-    /// Lets a mapping that got fresh memory wait, unless huge mappings have all places.
+    /// Lets a mapping that got fresh memory wait, unless huge mappings fill `waiting`.
     pub(super) fn wait(&self, zones: &Zones, first: Pfn, frames: u32) {
         let word = Waiting { first, frames }.word();
         let turn = self.turn.fetch_add(1, Relaxed) as usize % MOST;
@@ -108,7 +108,7 @@ impl Filled {
         } else if mapping.is_huge(zones) {
             self.frames.fetch_min(frames / SPARSE_SHARE, Relaxed);
         }
-        // A mapping that took the place meanwhile goes on waiting.
+        // If another mapping has got this entry in between, it goes on waiting.
         let _ = place.compare_exchange(waiting.word(), 0, Relaxed, Relaxed);
     }
 
@@ -142,7 +142,7 @@ impl Filled {
         u64::from(filled) * ALLOWED.0 / ALLOWED.1
     }
 
-    /// Reads the mappings that wait and are long enough or huge; then tests again what is allowed.
+    /// Reads waiting mappings that are huge or, if filled, allow `frames` frames; then tests again.
     fn is_allowed_now(&self, zones: &Zones, frames: u32) -> bool {
         for (place, mapping) in self.all_waiting() {
             let is_long = Self::allowed(mapping.frames) >= u64::from(frames);
@@ -155,8 +155,8 @@ impl Filled {
     }
 }
 
-/// Makes an extent that begins, but does not end, with huge pages one mapping of the kernel, if any
-/// of its pageblocks (`huge`) may be huge once it has grown: a move by page tables requires that.
+/// Makes a partly huge extent huge as a whole, if pageblocks (`huge`) may be huge once it has
+/// grown: a move by page tables requires that the extent is one mapping of the kernel.
 pub(super) fn unite(zones: &Zones, extent: &Extent, huge: u32) {
     let begins_huge = zones.faults(extent.first.first()).is_huge();
     if huge > 0 && begins_huge && !is_end_huge(zones, extent) {

@@ -8,7 +8,7 @@
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before
-//! the process becomes larger than it has been (`crates/mm/src/stack/footprint.rs`).
+//! the process grows beyond its recent peak (`crates/mm/src/stack/footprint.rs`).
 //!
 //! A mapping grows in place, or its pages move to another extent: see `moving`.
 //!
@@ -105,8 +105,8 @@ impl Mappings {
     }
 
     /// Takes the cached extent with the most memory, if it is too short for `frames` frames, and
-    /// makes it long enough; also returns whether this moved its pages. A move takes some
-    /// microseconds. Fresh memory would take a page fault for each page.
+    /// makes it long enough. Also returns whether its pages were moved for this. (A move takes some
+    /// microseconds, while fresh memory takes a page fault for each page.)
     fn enlarge_cached(
         &self,
         zones: &Zones,
@@ -260,7 +260,7 @@ impl Mappings {
     }
 
     /// Puts an extent into the mapping cache, and releases older ones to make room; releases the
-    /// extent itself if it is too large. An extent that was taken with its `number` keeps it.
+    /// extent itself if it is too large. An extent that was cached before keeps its `number`.
     fn keep(&self, zones: &Zones, extent: Extent, number: Option<u64>) {
         let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
@@ -324,7 +324,7 @@ impl Mappings {
                 self.keep(zones, kept, None);
             }
         };
-        // Cached frames may be in memory. A charge covers all frames before them as well.
+        // A charge covers the front of an extent, so uncharged frames before `kept` count too.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
         if !self.charge(zones, missing) {
@@ -332,7 +332,7 @@ impl Mappings {
             return None;
         }
         let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
-        // The fresh pageblocks join the mapping before them.
+        // The window extends the extent that ends where the fresh pageblocks begin.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
             || zones.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
@@ -350,7 +350,7 @@ impl Mappings {
         let kept = self.change(|cache| cache.take(blocks, |_| true));
         // With free pageblocks after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
-        // The moved pages replace the memory of the new extent, so no frame is charged twice.
+        // Moved pages replace memory of the new extent; only its memory after them stays charged.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
@@ -362,8 +362,8 @@ impl Mappings {
             return None;
         }
         zones.frames().set_kind(old.first.first(), 1, Kind::NONE);
-        // SAFETY: the owner of the old extent waits for it to be resized, and the new one is not
-        // handed out yet; both are taken.
+        // SAFETY: the caller of `realloc`, the only user of the old extent, waits for this call. No
+        // other task knows the new extent, which was taken above and is at least as long.
         match unsafe { self.moved.bring(zones, old, new) } {
             Moved::Gone => {}
             Moved::Copied => zones.memory().give_back(old.first, old.blocks),
@@ -405,8 +405,8 @@ impl Mappings {
     }
 
     /// Gives cached memory back, oldest first, until the cache's charge has fallen by `frames`.
-    /// Returns the frames still to give. Only the end of the last extent goes back, so that a later
-    /// mapping of that size takes page faults only for this end.
+    /// Returns the frames still to give. Of the last extent, only the end goes back, so that a
+    /// later mapping of that extent's size takes page faults for this end only.
     pub(crate) fn shrink_cache(&self, zones: &Zones, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
@@ -422,7 +422,7 @@ impl Mappings {
         0
     }
 
-    /// Purges a cached extent after its first `charged` frames, and puts it back.
+    /// Purges a cached extent except its first `charged` frames, and puts it back.
     fn cut(&self, zones: &Zones, kept: CachedExtent, charged: u32) {
         let CachedExtent { mut extent, number } = kept;
         let (arena, os) = (zones.arena(), zones.arena().os());

@@ -1,10 +1,10 @@
 //! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that is long enough. If all are too short, the
-//! file `mapping` enlarges the extent with the most memory. A mapping that grows takes pageblocks
-//! of the cached extent right after it; if it grows step by step, memory that it left lies there.
-//! When an extent is put, it is joined with its neighbours in the cache, and gets the age of the
-//! oldest of them. Otherwise an extent in constant use would keep its neighbours in the cache.
+//! A request takes the front of the shortest extent that is long enough. If all are too short,
+//! `mapping.rs` enlarges the extent with the most memory. A mapping that grows takes pageblocks of
+//! the cached extent right after it: often the rest of the extent whose front it took. An extent
+//! that is put is joined with its neighbours in the cache, and gets the age of the oldest of them.
+//! With the age of the newest, a part in constant use would keep its idle neighbours in the cache.
 //!
 //! Equations: `bytes = sum of extents <= most`, where `most` is the bound when the last extent was
 //! put; `charged = sum of frames charged`; `count <= CACHED_EXTENTS`; extents lie in the order of
@@ -60,9 +60,9 @@ impl Extent {
     }
 }
 
-/// The maximum bytes of the cache: as many as are in use, at least 64 MiB. (`footprint` bounds the
-/// process's memory by its recent peak.) With an eighth of this bound, a program that replaced 20
-/// blocks of 5 to 25 MiB at random took 1.13 million page faults; with this bound 0.38 million.
+/// The most bytes that the cache may hold: as many as are in use, at least 64 MiB. (`footprint.rs`
+/// keeps the process within its recent peak.) With an eighth of this bound, a program that replaced
+/// 20 blocks of 5 to 25 MiB at random took 1.13 million page faults; with this bound 0.38 million.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use)
 }
@@ -129,8 +129,8 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// Takes the extent that is charged most, if it is shorter than `blocks` pageblocks and charged
-    /// for [enough](WORTH_ENLARGING). The caller may [put it](Self::put) back.
+    /// Takes the extent with the most charged frames, if it is shorter than `blocks` pageblocks and
+    /// [enough](WORTH_ENLARGING) frames are charged. The caller may [put it](Self::put) back.
     pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
         let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
@@ -175,17 +175,17 @@ impl MappingCache {
         extent
     }
 
-    /// Takes the oldest extent, to be released, if there is no room for `extent` within `most`
-    /// bytes.
+    /// Takes the oldest extent, which the caller must release, if there is no room for `extent`
+    /// within `most` bytes.
     pub(super) fn make_room_for(&mut self, extent: Extent, most: usize) -> Option<Extent> {
         self.most = most;
         let has_room = self.count < CACHED_EXTENTS && self.bytes + extent.bytes() <= most;
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Puts an extent for which there is room. An extent that was taken with its `number` keeps it.
-    /// Joins the extent with each neighbour if `charge` accepts the gap: the uncharged frames at
-    /// the end of the lower extent.
+    /// Puts an extent for which there is room. If it was cached before under `number`, it keeps
+    /// this number. Joins the extent with each neighbour if `charge` accepts the gap: the uncharged
+    /// frames at the end of the lower extent.
     pub(super) fn put(
         &mut self,
         extent: Extent,
@@ -314,7 +314,7 @@ mod tests {
             self.charged += u64::from(extent.charged);
         }
 
-        /// Counts the frames that a join of extents charges, if it may charge any.
+        /// Counts the frames that joins of extents charge; they charge none unless `may_charge`.
         fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
             let more = std::cell::Cell::new(0);
             put(&|missing| {
@@ -325,8 +325,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Checks that all frames that may be in memory are charged, and that the extent, by its
-        /// `number`, is at least as old as each of its pageblocks.
+        /// Checks that all frames that may be in memory are charged, and that no pageblock of the
+        /// extent is older than the extent: none was put with a lower number than `number`.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =
@@ -404,7 +404,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // The extent keeps its own age, not that of the extents that it was joined from.
+                // All pageblocks get the extent's number, also those put with a higher one.
                 let CachedExtent { extent, number } = oldest;
                 naive.put(extent, number);
                 naive.charging(may_charge, |charge| kept.put(extent, Some(number), charge));

@@ -8,7 +8,7 @@
 //!
 //! Order of the files, each using only those before it: `classes`, `check_flags`, `check_options`,
 //! `options`; `mapping_cache`, `filled`, `moving`, `mapping`. Each option is an entry of a table in
-//! `options.rs`; `crates/quarry/src/settings.rs` reads those of the process.
+//! `options.rs`; `crates/quarry/src/settings.rs` reads the options of the process.
 
 mod check_flags;
 mod check_options;

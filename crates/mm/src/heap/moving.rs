@@ -1,8 +1,8 @@
 //! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! The kernel keeps moved pages as a mapping of their own, never merged with a neighbour. A process
-//! may have `vm.max_map_count` mappings. Once an eighth of that number have moved, Quarry copies
-//! further pages instead (see [`may_move`](MovedMappings::may_move)).
+//! The kernel keeps moved pages as a mapping of their own, never merged with a neighbour, and
+//! allows a process `vm.max_map_count` mappings. So once an eighth as many live mappings of Quarry
+//! have been moved, Quarry copies pages (exceptions: [`may_move`](MovedMappings::may_move)).
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -20,7 +20,7 @@ pub(super) enum Moved {
     Gone,
     /// The pages are in both extents.
     Copied,
-    /// The pages are in the old extent; the new one is excluded.
+    /// The pages are in the old extent; the new one is excluded (see `frame/arena.rs`).
     Lost,
 }
 
@@ -92,7 +92,7 @@ impl MovedMappings {
     }
 }
 
-/// Copies the frames of an extent that may have been touched, except those that are zero in both.
+/// Copies the frames of `old` that may have been touched, except those that are zero in both.
 ///
 /// # Safety
 /// Same as for [`MovedMappings::bring`].

@@ -1,7 +1,7 @@
 //! The choices of a stack, and their spelling in `QUARRY_*`.
 //!
-//! [`OPTIONS`] also has options of the process's own stack and of the command `quarry`. So the
-//! command checks all options without linking that stack, whose constructors would then run.
+//! [`OPTIONS`] also has options of the process's own stack and of the command `quarry`, so that the
+//! command can check them without linking that stack, whose constructors would run in the command.
 
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
@@ -91,8 +91,8 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
-/// A table of options as one text: a line each, with tabs between its three parts. (In an array of
-/// texts each start would relocate three addresses per option, on a page more.)
+/// A table of options as one text: a line for each option, with tabs between its three parts. (With
+/// an array of texts, each start would relocate three addresses per option, on one page more.)
 #[derive(Clone, Copy)]
 pub struct Options(&'static str);
 

@@ -146,8 +146,8 @@ impl<P: PagePolicy> PageAllocator<P> {
     #[inline(never)]
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // While this thread holds these locks, no purge can take the blocks that have just come
-        // back. This thread never waits for locks of lists meanwhile: it only tries them.
+        // While this thread holds these locks, no purge can take the blocks that the drain has put
+        // back. Until it releases them, this thread only tries locks of lists, and waits for none.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones().all().zip(&mut held) {
             *held = Some(zone.hold_purges());

@@ -29,8 +29,8 @@ pub struct PageAllocator<P> {
 }
 
 impl<P: PagePolicy> PageAllocator<P> {
-    /// Reserves the arena, and sets up zones and lists of `slots` CPUs, with the distances of nodes
-    /// that stand in a line. Fails if the OS refuses.
+    /// Reserves the arena, and sets up zones and the lists of `slots` CPUs. Two nodes are as far
+    /// apart as their numbers. Fails if the OS refuses.
     pub fn build(os: &'static dyn Os, config: &PageConfig<P>, slots: u32) -> OsResult<Self> {
         let Sizes { high_max, batch, .. } = config.policy.sizes(config.size_inputs());
         let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);

@@ -17,7 +17,7 @@ impl<P: PagePolicy> PageAllocator<P> {
 
     /// Takes one block of a node: from the list, from a refill, or from the zone. A refill or the
     /// zone serves the request only if the zone then stays above `mark`. If
-    /// [`PagePolicy::tests_every_request`], this holds for the list too.
+    /// [`PagePolicy::tests_every_request`] is true, this holds for the list too.
     #[inline(always)]
     pub(super) fn alloc_at_node(
         &self,

@@ -44,7 +44,7 @@ impl<'a> Drain<'a> {
             if listed != 0 {
                 // The list may give one block for itself, one for each empty list passed before it,
                 // and those that the last list was to give but lacked. If these are as many as
-                // there are lists, all other lists are empty, and this one gives everything.
+                // there are lists, this list is taken for the only one with blocks, and gives all.
                 let lists = self.orders.len() as u32;
                 self.turn = match self.walk {
                     DrainWalk::WholeLists => u32::MAX,

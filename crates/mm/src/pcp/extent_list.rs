@@ -20,7 +20,7 @@ use quarry_sys::primitive::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// Maximum number of extents. A request examines all. (With 24, as many requests went to the zone.)
+/// Maximum number of extents. A request examines all. (With 24, the zone got no fewer requests.)
 pub(super) const EXTENTS: usize = 16;
 /// Attempts of a request; more than one, because another CPU may change the word first.
 const ATTEMPTS: usize = 2;

@@ -46,7 +46,7 @@ fresh_zero! {
         pub drains: u64,
         /// Pages given back by drains.
         pub drained_pages: u64,
-        /// Blocks handed out past the lists: of another order, or while the lists were locked.
+        /// Blocks handed out past the lists: their order has no list, or the lists were locked.
         pub bypassed_allocs: u64,
         /// Blocks freed directly to the zone.
         pub bypassed_frees: u64,

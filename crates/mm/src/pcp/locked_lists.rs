@@ -76,10 +76,10 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, and takes the first; the others
-    /// follow as the zone gave them. A refill may not use the high-order reserve: if it gets none,
-    /// a request that may use it goes to the zone (`rmqueue_bulk` until Linux 6.19). (On fresh
-    /// memory the batches of two CPUs are neighbours, and share a cache line of 64 state bytes. One
-    /// unused line between them did not help, because processors fetch lines in pairs.)
+    /// stay listed in the zone's order. A refill may not use the high-order reserve: if it gets no
+    /// block, a request with this right goes to the zone itself (`rmqueue_bulk` until Linux 6.19).
+    /// (On fresh memory the batches of two CPUs are neighbours, and share a cache line of 64 state
+    /// bytes. An unused line between them did not help, because processors fetch lines in pairs.)
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: PagePolicy>(

@@ -146,7 +146,7 @@ pub trait PagePolicy: Copy + Send + Sync + 'static {
     }
 }
 
-/// Blocks of a refill of `batch` pages: `batch >> order`, but two if `batch > 1` (Linux 5.14+).
+/// Blocks of a refill of `batch` pages: `batch >> order`, at least 2 if `batch > 1` (Linux 5.14+).
 #[inline]
 pub fn scaled_to(order: Order, batch: u32) -> u32 {
     if batch > 1 { (batch >> order.get()).max(2) } else { batch }

@@ -11,7 +11,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Maximum number of lists of a policy: 3 migratetypes x orders 0..=8, and two lists of order 9.
 pub(super) const MAX_LISTS: usize = 29;
 
-/// Position at which an empty list starts; a short list then touches only one page of its ring.
+/// Position at which an empty list starts: in mid-page, so that a short list touches one page.
 const START: u32 = 512;
 
 /// The maximum number of pages that a list's capacity may be sized for: 4 GiB on one CPU.

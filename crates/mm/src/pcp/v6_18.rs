@@ -1,18 +1,18 @@
 //! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
-//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10). All
-//! pages go to the zone only after `high_min / 2` more frees of orders 1..=3 in a row (6.16).
-//! Drains release lists and zone after each batch (6.19, and 6.18 as a stable patch).
+//! Changes since Linux 6.7: order 9 has one list for movable blocks and one for others (6.10).
+//! Frees of orders 1..=3 send all pages to the zone after a row of `batch + high_min / 2`, not
+//! `batch` (6.16). Drains unlock lists and zone after each batch (6.19, and 6.18 by a patch).
 //!
 //! Two rules differ in user space. The kernel bounds the lists by an eighth of the zone. A process
 //! has no fixed memory; so unless memory is declared, a CPU keeps at most 2,048 pages (8 MiB). And
-//! listed pages already belong to the process, so only requests that bypass the lists are tested
-//! against watermarks.
+//! listed pages already belong to the process, so only requests that the lists cannot serve are
+//! tested against watermarks.
 //!
-//! Lists have tuned themselves since Linux 6.7. Each allocation in a row doubles the next refill
-//! (63, 126, .. 2,016 pages of order 0), and frees in a row make the next drain as large as the
-//! row. `high` rises while that saves calls to the zone, and decays when the CPU is idle.
-//! [`Release`] has the differences between releases.
+//! Lists have tuned themselves since Linux 6.7. In a row of allocations each refill is twice as
+//! large as the last (63, 126, .. 2,016 pages of order 0), and frees in a row make the next drain
+//! as large as the row. `high` rises while that saves calls to the zone, and decays when the CPU is
+//! idle. [`Release`] has the differences between releases.
 
 use super::lists::Tuning;
 use super::policy::{
@@ -64,7 +64,7 @@ pub trait Release: Copy + Send + Sync + 'static {
     /// See [`PagePolicy::tests_every_request`].
     const TESTS_EVERY_REQUEST: bool;
 
-    /// The first list of orders 4..=8, three for each order; no release had such lists.
+    /// The first list of orders 4..=8, three for each order; `None` in all releases of Linux.
     const MIDDLE_LISTS: Option<usize> = None;
 
     /// The list of order 9 for a migratetype.

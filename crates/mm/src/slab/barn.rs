@@ -5,7 +5,7 @@
 //! objects lie at a fixed place in its slot, which saves the fast path one dependent load. An
 //! exchange copies object pointers between the slot and the barn by one restartable sequence, under
 //! the barn's lock. So a sheaf is only the objects of one exchange, and the barn is one stack of
-//! objects. The lock also guards the counts, which otherwise need a contended cache line.
+//! objects. The lock also guards the counts, which would otherwise need a contended cache line.
 //!
 //! Invariants: `lowest <= level <= written <= capacity`; the first `level` entries of the storage
 //! are objects; those from `written` on have no memory; `announced` differs from `level * stride`
@@ -234,8 +234,8 @@ impl Barn {
     }
 
     /// Gives back the memory of the storage's unused entries, except for [`KEPT`] of them. If the
-    /// barn `is_used`, keeps twice the entries in use and [`TRIM_STEP`] more, and gives back only
-    /// whole steps: once a program has freed 4 million small objects, the storage has 9 MiB.
+    /// barn `is_used`, keeps twice the entries in use and [`TRIM_STEP`] more, and gives back whole
+    /// steps. (Trimmed only if idle, storage kept 9 MiB after a program freed 4 million objects.)
     pub(super) fn trim_storage(&self, metadata: &Metadata, is_used: bool) {
         loop {
             let mut sheaves = self.sheaves.lock();

@@ -136,8 +136,8 @@ impl Slab<'_> {
             return self.word();
         }
         debug_assert!(index < self.words());
-        // SAFETY: `words()` words lie in the slab right before its first object, which is aligned
-        // to 16, and no object lies there.
+        // SAFETY: the `words()` words right before the slab's first object belong to no object, and
+        // are aligned, because the first object is aligned to 16.
         unsafe { self.first_bits().cast::<AtomicU64>().add(index as usize).as_ref() }
     }
 
@@ -377,7 +377,7 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
-    /// These slabs as those of `cache`.
+    /// A view of these slabs, which belong to `cache`.
     #[inline(always)]
     pub fn of<'a, P: PerCpu>(&'a self, cache: CacheIn<'a, P>) -> SlabsView<'a, P> {
         SlabsView { context: cache.context, cache: cache.cache, slabs: self }
@@ -427,10 +427,10 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
 
     /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
     /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
-    /// there are fewer: the caller then makes a new slab first, so that a piece has objects of old
-    /// and new slabs. `keep` returns how many objects at the front of a piece it refuses; these go
-    /// back to their slabs, and the call ends. Returns the number of objects taken, including
-    /// refused ones, and whether `keep` refused none of them.
+    /// there are fewer: the caller then makes a new slab first, so that old and new slabs fill one
+    /// piece. `keep` returns how many objects at the front of a piece it refuses; these go back to
+    /// their slabs, and the call ends. Returns the number of objects taken, including refused ones,
+    /// and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces(
         &self,

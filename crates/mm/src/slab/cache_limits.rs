@@ -2,7 +2,7 @@
 //!
 //! The process already has the memory of objects in barns and the free memory of zones. Both go
 //! back to the system after a while without use. Until then barns may hold much. But a request that
-//! would take memory that was never touched causes *pressure*: first, barns are shrunk to a lower
+//! takes memory that was never touched causes *pressure*: it also shrinks the barns to a lower
 //! bound ([`CacheLimits::barns_pressed`]).
 //!
 //! The room of arrays is bounded for each slot and for all slots, because a machine may have many
@@ -16,7 +16,7 @@ use crate::zone::Zones;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that barns may always hold without pressure: the reclaim thread starts at this amount.
+/// Bytes that barns may always hold without pressure: as many idle ones start the reclaim thread.
 const BARNS_LEAST: usize = 32 << 20;
 /// Without pressure, barns may hold the bytes in use divided by this.
 const BARNS_SHARE: usize = 8;
@@ -116,7 +116,7 @@ impl CacheLimits {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// Returns a running number. Modulo the number of caches, it says which cache gives next.
+    /// Returns a running number. Modulo the number of caches, it tells which cache gives next.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

@@ -101,8 +101,8 @@ impl<P: PerCpu> Deref for CacheIn<'_, P> {
     }
 }
 
-/// Slabs that have become empty and left their cache. The page allocator gets them only when the
-/// context is dropped: the code that empties them may have little of the thread's stack left.
+/// Slabs that have become empty and left their cache. The page allocator gets them later, from code
+/// that has more of the thread's stack left than the code that empties slabs.
 #[derive(Default)]
 pub struct Emptied(Cell<(List<Pfn>, Order)>);
 
@@ -143,7 +143,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
         self.caches.iter().map(|cache| self.with(cache))
     }
 
-    /// All caches, at each call from the next one on.
+    /// All caches, in turn: each call begins with the cache after the last call's first.
     pub(super) fn caches_in_turn(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> {
         let caches = self.caches.iter().count();
         let first = self.limits.next_turn() % caches.max(1);
@@ -190,7 +190,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
     }
 
     /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, to
-    /// leave room for later caches. If an earlier cache had the same number, its array's room is
+    /// leave room for later caches. If earlier caches had the same number, the first one's room is
     /// the upper bound.
     ///
     /// # Errors

@@ -53,9 +53,9 @@ impl Constructor {
     /// A constructor of the objects of a cache.
     ///
     /// # Safety
-    /// The function may be called for the memory of any object of each cache that gets it, on any
-    /// thread, as long as the cache lives. It does not unwind, use the cache, create or destroy a
-    /// cache, or wait for a thread that does.
+    /// The function may be called for the memory of any object of each cache that has this
+    /// constructor, on any thread, as long as the cache lives. It does not unwind, use the cache,
+    /// create or destroy a cache, or wait for a thread that does.
     #[must_use]
     pub const unsafe fn new(function: unsafe extern "C" fn(*mut c_void)) -> Self {
         Self(function)

@@ -83,7 +83,7 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// `object` is an allocated object of the cache, and its user has given it up.
     unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object);
 
-    /// Fills the front of `out`; returns the number of objects, less only if memory is short.
+    /// Fills `out` from the front; returns the number of objects: all, unless memory is short.
     fn alloc_bulk(&self, cache: CacheIn<'_, P>, out: &mut [MaybeUninit<Object>]) -> usize {
         for (taken, place) in out.iter_mut().enumerate() {
             let fast = Self::alloc_fast(cache.context.percpu, cache.id());
@@ -121,8 +121,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// if slots did; for requests other than [`Reclaim::Idle`] the number may be too low.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
-    /// Shrinks barns and stocks to their bound under pressure, because a request took memory that
-    /// was never touched. The caller may have little stack.
+    /// Shrinks barns and stocks to their bound under pressure: a request took memory that was never
+    /// touched, or memory is short. Little of the thread's stack may be left.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
     /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
@@ -132,8 +132,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         0
     }
 
-    /// The occupancy of the slab of `object`, which the caller keeps in use during the call. `None`
-    /// if the object is free in its slab, or the policy cannot tell. O(1).
+    /// The occupancy of the slab of `object`. The caller keeps the object in use during the call.
+    /// `None` if it is free in its slab, or the policy cannot tell. O(1).
     fn occupancy(&self, _cache: CacheIn<'_, P>, _object: Object) -> Option<Occupancy> {
         None
     }
@@ -144,8 +144,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         None
     }
 
-    /// Gives an object back to its slab at once, so that requests first get objects of fuller
-    /// slabs. Returns false, and does nothing, if the policy cannot do this.
+    /// Gives an object to its slab at once. There it waits until fuller slabs have no free object
+    /// left. Returns false, and does nothing, if the policy cannot do this.
     ///
     /// # Safety
     /// Same as for [`free_slow`](Self::free_slow).
@@ -157,8 +157,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats;
 
     /// Returns whether `object` seems to be among the running CPU's free objects. The answer true
-    /// is rarely wrong; that of [`is_parked`](Self::is_parked) never is. The defaults of both are
-    /// for policies that park nothing or cannot tell.
+    /// is rarely wrong here, and never for [`is_parked`](Self::is_parked). Both defaults are for
+    /// policies that park nothing or cannot tell.
     #[inline(always)]
     fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
         false
@@ -169,7 +169,7 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         false
     }
 
-    /// A number that changes with every allocation and free (two equal batches may cancel out).
+    /// A number that changes with every allocation and free. (A batch in may cancel a batch out.)
     /// `None` if the policy has no counter that is cheaper to read than its statistics. O(slots).
     fn activity(&self, _cache: CacheIn<'_, P>) -> Option<u64> {
         None
@@ -183,8 +183,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
-    /// Checks the invariants of all caches, which no other thread may use meanwhile. Fails with the
-    /// first equation that does not hold.
+    /// Checks the invariants of all caches, which no other thread may use at that time. Fails with
+    /// the first equation that does not hold.
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken>;
 }
 

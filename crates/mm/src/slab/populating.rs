@@ -24,10 +24,10 @@ const SLABS_SHARE: u64 = 8;
 const LOOK_AFTER: u32 = 4;
 /// One slab in this many becomes a sample while samples are dense.
 const SAMPLE_EVERY: u32 = 32;
-/// The same while samples are sparse. A lower number costs memory: checking a page maps it.
+/// One slab in this many while samples are sparse. A lower number costs memory: checks map pages.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
-/// Where `is_written` reads a page: bytes after the page's first multiple of 64 from the object.
+/// Where `is_written` reads: offsets from the page's first byte at a multiple of 64 in its object.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
 pub(super) struct Populating {
@@ -146,8 +146,8 @@ fn is_dense(zones: &Zones, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Returns whether the page at `page`, inside `object`, is not zero at one of [`PLACES`]. These are
-/// multiples of 64 bytes from the object's start, because programs align large data so.
+/// Returns whether the page at `page`, inside `object`, is not zero at one of [`PLACES`]. All
+/// places are multiples of 64 bytes from the object's start, because programs align large data so.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

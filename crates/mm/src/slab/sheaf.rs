@@ -1,12 +1,12 @@
 //! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs with bitmaps (Linux 6.18).
 //!
 //! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU whose array is
-//! empty takes a sheaf from the barn, or less than a sheaf from the slabs. A CPU whose array is
-//! full puts a sheaf into the barn, or into the slabs. A whole sheaf moves between CPU and barn in
-//! one critical section and one restartable sequence.
+//! empty takes a sheaf from the barn, or up to a sheaf from the slabs. A CPU whose array is full
+//! puts a sheaf into the barn, or into the slabs. A whole sheaf moves between CPU and barn in one
+//! critical section and one restartable sequence.
 //!
-//! A CPU's array becomes larger, until it is drained, in two cases: it is empty and full by turns,
-//! because the program works in bursts larger than two sheaves; or it exchanges much with the barn.
+//! A CPU's array becomes larger in two cases: it is empty and full by turns, because the program
+//! works in bursts larger than two sheaves; or it exchanges much with the barn. A drain ends this.
 
 use super::barns::home;
 use super::bitmap_slabs::BitmapSlabs;
@@ -81,7 +81,7 @@ impl<P: Arrays> SheafView<'_, P> {
             has_left = true;
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(room, sheaf) };
-            // An array that is full refuses a push before it checks for a double free.
+            // A full array refuses a push without a check for a double free: so check here.
             is_double = is_among(objects, object);
             exchanges.free_slow += 1;
             exchanges.batched_out += sheaf as u64;
@@ -109,8 +109,8 @@ impl<P: Arrays> SheafView<'_, P> {
         has_left
     }
 
-    /// Notes that the running CPU's array, in `slot`, was found full (`full`) or empty. May give it
-    /// more room; beyond the room of a narrow array (two sheaves) only if `may_widen`.
+    /// Notes that the running CPU's array, in `slot`, was found full (`full`) or empty. May give
+    /// the array more room, but more than a narrow array's (two sheaves) only if `may_widen`.
     #[inline(never)]
     pub(super) fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
         let (context, own, place) = (self.context, self.own, (slot, self.array()));
@@ -146,7 +146,7 @@ impl<P: Arrays> SheafView<'_, P> {
         places < WIDE_PLACES && held + objects * self.cache.stride() <= SLOT_WIDE_BYTES
     }
 
-    /// Frees an object where array and barn are full, or where the array has just been drained.
+    /// Frees an object if array and barn are full, or if the array was drained after the miss.
     #[cold]
     fn free_past_barn(&self, object: Object, sheaf: usize) {
         self.own.counts.add(FreeSlow, 1);
@@ -178,8 +178,8 @@ impl<P: Arrays> SheafView<'_, P> {
     }
 
     /// Serves a request, which has found the array empty, from the barn or else from the slabs.
-    /// Calls `taken` with the objects that enter the array. If never touched memory was taken,
-    /// shrinks barns to their bound under pressure, and then calls `pressed`.
+    /// Calls `taken` with the objects that enter the array. After taking memory that was never
+    /// touched, shrinks barns to their bound under pressure, and calls `pressed`.
     #[inline]
     pub(super) fn alloc_missed(
         &self,
@@ -335,7 +335,7 @@ impl Sheaf {
     #[inline(never)]
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // If room is short, the slot with the most room loses it to slots that started later.
+        // If room is short, the slot with the most room gives it up, for slots that started later.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
         let is_short = context.limits.was_crowded() || is_too_much;
         let largest = || area.awake().max_by_key(|slot| area.slot_room(*slot));

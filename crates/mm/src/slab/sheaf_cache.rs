@@ -13,8 +13,8 @@ use quarry_sys::percpu::{ArrayId, Arrays};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of bytes of objects that a CPU takes from slabs at a time. Most of these objects
-/// are untouched memory. If a CPU takes more than it needs now, it uses the rest later, even if
-/// freed objects, whose memory is present, could serve then. (Doubling the number at each refill
+/// are untouched memory. If a CPU takes more than it needs now, it uses the rest later, and so
+/// touches new memory even if freed objects could serve then. (Doubling the number at each refill
 /// until an array was full saved nothing in a growing heap, and caused a quarter more page faults.)
 const REFILL_BYTES: usize = 32 << 10;
 
@@ -22,11 +22,11 @@ const REFILL_BYTES: usize = 32 << 10;
 /// objects of any size, lua, which frees and allocates ten thousand small objects by turns, went to
 /// the slabs for half of them. With large objects the bound of all barns is reached first.
 const BARN_BYTES: usize = 512 << 10;
-/// The range of [`BARN_BYTES`] in objects, whose pointers take 32 to 128 KiB.
+/// The range of that bound in objects: their pointers take 32 to 128 KiB.
 const BARN_OBJECTS: core::ops::RangeInclusive<usize> = 4096..=16384;
-/// In a large cache a barn may hold more: the cache's objects outside slabs, divided by this (half
-/// as many as are in use). In a heap of gigabytes, an object that goes to its slab costs cache
-/// misses for the slab's descriptor and bits, and again when a request takes the object.
+/// In a large cache a barn may hold more: the number of objects in use or parked, divided by this
+/// (so half as many as are in use). In a heap of gigabytes, moving an object to its slab misses the
+/// CPU's caches for the slab's descriptor and bits, and so does taking the object out again.
 const BARN_SHARE: usize = 3;
 /// The pointers in a barn take at most the bytes of its objects divided by this.
 const POINTERS_SHARE: usize = 8;

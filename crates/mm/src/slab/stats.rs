@@ -90,11 +90,11 @@ pub struct Occupancy {
     pub partial_slabs: u64,
     /// Objects in use in the partial slabs.
     pub partial_live: u64,
-    /// True if the program should move the object:
-    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take its new memory from
-    /// another slab in use, and its slab is at most as full as the other partial slabs on average
-    /// (or at most an eighth fuller, and no fuller than that other slab). After a while, a program
-    /// that moves only these objects finds no more, and has few slabs.
+    /// True if the program should move the object, because two conditions hold.
+    /// [`SlabPolicy::alloc_dense`](super::SlabPolicy::alloc_dense) would take new memory from
+    /// another slab in use, D. The object's slab is at most as full as the partial slabs except D
+    /// on average; or at most an eighth fuller than that, and no fuller than D. After a while, a
+    /// program that moves only these objects finds no more, and has few slabs.
     pub is_sparse: bool,
     /// True if only this object keeps one of its pages, or its slab, from going back.
     pub frees_page: bool,
@@ -125,7 +125,7 @@ pub struct Exchanges {
 add_fields!(Exchanges: alloc_slow, free_slow, batched_in, batched_out);
 
 impl Exchanges {
-    /// Stores all allocations and frees of a cache whose arrays have this use.
+    /// Stores all allocations and frees of a cache; `arrays`: the counts of its arrays.
     pub fn fill(self, arrays: ArrayUse, stats: &mut SlabStats) {
         // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
         let pushes_more = (arrays.level + self.batched_out).wrapping_sub(self.batched_in) as i64;
@@ -174,7 +174,7 @@ impl ArrayCounts {
         self.0[Count::Before as usize].store(operations, Relaxed);
     }
 
-    /// Stores all allocations and frees, with the exchanges that are counted elsewhere.
+    /// Stores all allocations and frees; `elsewhere`: the exchanges that are not counted here.
     pub fn fill(&self, arrays: ArrayUse, elsewhere: Exchanges, stats: &mut SlabStats) {
         let of = |count: Count| self.0[count as usize].load(Relaxed);
         let mut all = Exchanges {

@@ -14,23 +14,23 @@ use quarry_sys::primitive::{AtomicU32, Ordering};
 const SHEAF_BYTES: usize = 128 << 10;
 /// Maximum number of bytes of objects in a wide array, within 64..=[`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
-/// Maximum number of objects in an array that becomes wide at a miss which is no turn: it exchanges
-/// much with the barn, and more objects in it would only take memory. Turns may widen it further.
+/// Maximum number of objects in an array that becomes wide at a miss that is no [turn](TURN_SCORE):
+/// such an array exchanges much with the barn, and more room only costs memory. Turns may widen it.
 const EXCHANGED: usize = 1024;
 /// Maximum number of objects in a sheaf of a wide array. (256: no faster, twice as long to move.)
 const WIDE_SHEAF: usize = 128;
 /// An array becomes wide, or wider, at this score.
 const WIDE_SCORE: u64 = 16;
-/// The score rises by this at a *turn*: a miss finds the array full, and the one before empty.
-/// Any other miss adds 1 if the barn has objects and a wide array would exchange more at a time.
-/// The score begins again at 0 when the array becomes wider, or may not: asking may take a lock.
+/// The score rises by this at a *turn*: a miss finds the array full, and the one before empty. Any
+/// other miss adds 1 if the barn has objects and a wide array would exchange more at a time. An
+/// array that asks to become wider begins again at 0, even if refused: asking may take a lock.
 const TURN_SCORE: u64 = 8;
 /// An array with less room than a narrow one asks for more after this many misses.
 const ROOM_SCORE: u64 = 8;
 /// A refused array asks again only after this many misses: asking takes a lock that CPUs share.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
-/// Index, in an array's cell, of the word whose lower half records misses (`sys` has the upper):
+/// Index, in an array's cell, of the word whose lower half records misses (`sys` uses the upper):
 /// `{- : 32 | score : 31 | was empty at the last miss : 1}`.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;

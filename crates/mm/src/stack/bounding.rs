@@ -31,8 +31,8 @@ impl<C: StackConfig> Stack<C> {
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called after a request that may have taken `taken` never touched frames: if the process is
-    /// above its bound, gives freed memory back. O(nodes) and no lock if it is not.
+    /// Called after a request that took up to `taken` untouched frames: if the process is above its
+    /// bound, gives freed memory back. Otherwise O(nodes), without a lock.
     #[inline]
     pub(super) fn bound_footprint(&self, taken: u32) {
         if self.footprint.is_unbounded.load(Relaxed) {

@@ -31,8 +31,8 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     }
 
     /// Takes frames from the cache for a request, and attempts the request again; returns whether
-    /// an attempt succeeded. First calls [`StackHost::take_in_parts`], which takes memory that
-    /// costs less to make again than a page.
+    /// an attempt succeeded. Before any page, takes memory that costs less to make again than a
+    /// page, by [`StackHost::take_in_parts`].
     fn reclaim_for<H: StackHost<Cache = Self>>(
         _host: &H,
         _miss: &mut Miss<'_>,
@@ -85,7 +85,7 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Frames of the page with this number; its first frame (kind `CACHED`) has the number as link.
+    /// Frames of the page with this number, which is the link of the page's first frame (`CACHED`).
     fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
         0
     }
@@ -122,7 +122,7 @@ pub trait StackHost: Sized {
     /// The slots, which callers may use before the stack is initialised.
     fn percpu(&self) -> &Self::PerCpu;
 
-    /// Returns whether the size classes of `malloc` exist, which have the first cache numbers.
+    /// Returns whether the size classes of `malloc` exist. They have the first cache numbers.
     fn has_classes(&self) -> bool;
 
     /// Creates a slab cache. Fails as [`create_cache`](crate::slab::create_cache) does.
@@ -173,8 +173,8 @@ pub trait StackHost: Sized {
     /// Does a stage of a direct reclaim, and notes its duration.
     fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
-    /// Gives `frames` frames of a stash to the zones, or all if it cannot give a part. O(caches *
-    /// slots).
+    /// Gives `frames` frames of a stash to the zones, or the whole stash if it cannot give a part.
+    /// O(caches * slots).
     fn give(&self, stash: Stash, frames: u32);
 
     /// Gives the zones memory of the stashes [`Stash::IN_PARTS`] until `missing` returns 0: up to

@@ -69,7 +69,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// The address that callers get for the object that starts at `start`.
     #[inline]
     pub(super) fn shown(self, start: Object) -> Object {
-        // SAFETY: an object is larger than its link.
+        // SAFETY: an object is larger than its link, so the sum lies inside the object.
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
 

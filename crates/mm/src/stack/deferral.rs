@@ -1,8 +1,8 @@
 //! State that decides when the next direct reclaim is worth its time.
 //!
-//! A reclaim right after another one finds only memory that was freed since, or memory that was
-//! charged since and is not in use. So for at most 10 ms after a reclaim that did not help its
-//! request, Quarry refuses, without another reclaim, further requests that find no memory, unless
+//! A reclaim right after another one finds only memory that was freed since, or that was charged
+//! since and is not in use. So for at most 10 ms after a reclaim that did not help its request,
+//! Quarry refuses further requests that find no memory, without another reclaim, unless
 //!
 //! * fewer frames are in use than after that reclaim, or a stash holds a freed mapping or block;
 //! * that reclaim left enough frames for this request, and other requests have taken some since;

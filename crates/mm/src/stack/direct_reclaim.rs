@@ -1,16 +1,16 @@
 //! Direct reclaim: a task whose request found no memory reclaims some and attempts the request
 //! again, if that is worth the time (see `deferral.rs`).
 //!
-//! Memory that the task frees meanwhile belongs to its request (the *claim*, see
+//! Memory that the task frees while it reclaims belongs to its request (the *claim*, see
 //! `zone/reclaimers.rs`). Other tasks whose requests find no memory reclaim for themselves. There
 //! are two stages; the second runs only if the first does not help:
 //!
-//! 1. with a page cache: freed mappings and barns' objects go to the zones, then cached pages (they
-//!    cost more to make again; see [`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
-//! 2. unused memory of Quarry itself goes to the zones: parked objects, lists, cached mappings;
-//!    once in 10 ms, because a second try soon after would find nothing.
+//! 1. with a page cache: freed mappings and barns' objects go to the zones, then pages, which cost
+//!    more to make again (see [`CachedPages::reclaim_for`](super::CachedPages::reclaim_for));
+//! 2. unused memory of Quarry itself goes to the zones: parked objects, lists, cached mappings. For
+//!    10 ms after a try that did not help, Quarry tries again only where it may find memory.
 //!
-//! A task that is already reclaiming starts no direct reclaim; it may use the reserve instead.
+//! A task that reclaims already starts no direct reclaim. Without a claim it may use the reserve.
 
 use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
@@ -45,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
-        // Frames that the claim collects count as freed.
+        // Frames that the claim collects have come free, although the budget still charges them.
         let before = self.used_beside_claims();
         self.give(Stash::Mappings, u32::MAX);
         self.shrink_all();
@@ -58,7 +58,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // The counts come before the reclaim, which may miss objects that are freed while it runs.
+        // Noted before the reclaim, so that `has_freed` sees objects that are freed while it runs.
         self.note_caches();
         let has_found = self.timed(|| self.direct_reclaim());
         let is_served = has_found && attempt();
@@ -122,7 +122,7 @@ impl<C: StackConfig> Stack<C> {
             && self.live_objects(cache) < live
     }
 
-    /// Not inlined: all of direct reclaim would have its frame of counts on the stack.
+    /// Not inlined, so that its counts lie on the thread's stack only while it runs.
     #[inline(never)]
     fn live_objects(&self, cache: &Cache) -> u64 {
         let stats = self.slab.stats(self.context().with(cache));

@@ -17,11 +17,11 @@ const SKEW: usize = 40;
 
 /// The fast paths of a stack: they need neither a lock nor a gate.
 ///
-/// Aligned, so that each word keeps its offset modulo 256: a processor makes a load wait for a
-/// pending store to the same offset of another page. When a word of the fast paths lay at a
-/// multiple of 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took 1.2
-/// times as long as now (AMD EPYC, family 25). (Alignment to a page moved other words of the stack
-/// to such offsets: batches of objects of 4,096 bytes then took 1.15 times as long.)
+/// Aligned, so that each word keeps its [quiet](StackOffsets::is_quiet) offset: a processor makes a
+/// load wait for a pending store to the same offset of another page. When a word of the fast paths
+/// lay at a multiple of 1,024 bytes, batches of 1,000 objects of 1,024 bytes, each written to, took
+/// 1.2 times as long as now (AMD EPYC, family 25). (Alignment to a page moved other words of the
+/// stack to such offsets: batches of objects of 4,096 bytes then took 1.15 times as long.)
 #[repr(C, align(256))]
 pub struct FastPath<P, S> {
     _skew: [u8; SKEW],
@@ -30,7 +30,7 @@ pub struct FastPath<P, S> {
     /// Start of the window's frames.
     pub(super) base: AtomicUsize,
     /// Bytes from `base` on whose frames have kinds; 0 while the fast path of frees is closed. A
-    /// copy of the arena's span, which grows: the slow path updates it.
+    /// copy of the arena's span: when that grows, the slow path updates this copy.
     pub(super) span: AtomicUsize,
     /// The kinds of frames times [`Kind::STEP`]: points to where the kind of address 0 would be, so
     /// that an address selects its kind without `base`.
@@ -75,9 +75,9 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         S::alloc_fast(&self.percpu, class)
     }
 
-    /// Frees an object; after false, call [`Stack::free`](super::Stack::free). That function finds
-    /// the reason again, because returning it would cost the assembler's path an instruction per
-    /// exit. O(1), no lock, no atomic read-modify-write. Any address is allowed, also null.
+    /// Frees an object; after false, call [`Stack::free`](super::Stack::free), which finds the
+    /// reason again: to return it would cost the assembler's path an instruction per exit. O(1), no
+    /// lock, no atomic read-modify-write. Any address is allowed, also null.
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
@@ -87,8 +87,8 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         if self.sees_no_free() {
             return false;
         }
-        // SAFETY: a geometry that accepts an offset is that of the cache with its index; an address
-        // in the window is not null.
+        // SAFETY: a geometry has accepted the offset, so `kind` is the number of a cache; and an
+        // address in the window is not null.
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
         let slab = || geometry.slab(offset);
@@ -109,7 +109,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
             return None;
         }
         let start = S::alloc_fast(&self.percpu, id)?;
-        // SAFETY: an object is larger than its link.
+        // SAFETY: an object is larger than its link, so the sum lies inside the object.
         Some(unsafe { start.add(self.link(id)) })
     }
 
@@ -144,7 +144,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     #[inline(always)]
     pub fn usable(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object(object.as_ptr())?;
-        // SAFETY: a geometry that accepts an offset is that of the cache with its index.
+        // SAFETY: a geometry has accepted the address, so `kind` is the number of a cache.
         let id = unsafe { CacheId::new_unchecked(kind) };
         let is_in_use = !S::seems_parked(&self.percpu, id, object);
         is_in_use.then(|| self.strides[kind as usize].load(Ordering::Relaxed) as usize)
@@ -161,12 +161,12 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         }
         let kinds = self.kinds.load(Ordering::Relaxed);
         let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
-        // SAFETY: `span` is set after `kinds`, which points `base >> FRAME_SHIFT` entries before
-        // the first frame's entry and has an entry for every frame of the span: see `FastPath`.
+        // SAFETY: `span` is not 0, so `kinds` was stored before (see the head of the file). It
+        // points `base >> FRAME_SHIFT` entries before the entry of the first frame, so `kind`
+        // points to the entry of the address's frame, and every frame of the span has an entry.
         let entry = unsafe { (*kind).load(Ordering::Relaxed) };
         const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
-        // SAFETY: an entry is a kind times the size of a geometry, and each kind has one in the
-        // array.
+        // SAFETY: an entry is a kind times the size of a geometry; the array has one for each kind.
         let geometry = unsafe { &*self.geometry.as_ptr().byte_add(usize::from(entry)) };
         geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }

@@ -1,25 +1,25 @@
 //! Bounds freed memory, so that a process gets no larger than its peak of memory in use requires.
 //!
 //! As long as the process holds no more than its recent peak of memory in use, freed memory costs
-//! nothing: a program that allocates and frees 10 MiB again and again may keep it. But a process
-//! that then grows would be larger than necessary. So freed memory goes back before other memory is
-//! touched: cached mappings (oldest first), objects in barns, and dirty free memory of the zones.
+//! nothing: a program that allocates and frees 10 MiB in a loop may keep it. But a process that
+//! grows while it keeps such memory gets too large. So freed memory goes back before other memory
+//! is touched: cached mappings (oldest first), objects in barns, and dirty memory of the zones.
 //!
 //! The peak is the most memory in use during this period of half a second and the one before.
 //!
 //! A program that alternates between kinds of memory soon touches again the pages that went back.
-//! So an allowance limits how many pages go back. At once it is half of the peak; in the long run,
-//! per second, the smaller of a quarter of the peak and the pages that a twentieth of the time can
+//! So an allowance limits how many pages go back: half of the peak at once, and in the long run,
+//! per second, a quarter of the peak, or, if fewer, the pages that a twentieth of the time can
 //! bring in again at their measured price. (With four times this allowance PHP took 7 % more time,
 //! and realloc in steps of pages took four times as long.)
 //!
 //! Only whole pageblocks and cached mappings go back here; the reclaim thread handles smaller
 //! blocks. (When smaller blocks went back here too, two threads that replaced objects of up to 128
 //! KiB made 180 system calls of 30 us each per million operations, and faulted the blocks in again.
-//! With or without this, perl, python3, lua and sqlite3 have the same peaks, to 1.5 %.)
+//! The peaks of perl, python3, lua and sqlite3 were the same in both cases, to 1.5 %.)
 //!
 //! The bound is the peak plus a margin. A process above the bound goes down to the peak; then it
-//! may grow by the margin before more goes back, which bounds the page faults. A small request
+//! may grow by the margin before more goes back, so that it takes few page faults. A small request
 //! gives back one step, and later requests the other steps. If memory cannot go back because it
 //! lies in pieces, the next attempt comes once the process has grown by another margin.
 

@@ -306,7 +306,7 @@ impl<C: StackConfig> Stack<C> {
             },
             cache: *cache,
         };
-        // SAFETY: no thread reads `built` before `is_built` is set, and one thread initialises.
+        // SAFETY: one thread initialises, and others read `built` only once `is_built` is set.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
         Ok(())
@@ -342,7 +342,7 @@ impl<C: StackConfig> Stack<C> {
             let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
             self.fast.span.store(span, Ordering::SeqCst);
             self.fast.small_end.store(small_end, Ordering::SeqCst);
-            // If another thread switched an instrument meanwhile, its newer limits may be lost.
+            // If another thread switched an instrument, this loop may have undone its newer limits.
             let now = self.instruments.get();
             if now == seen {
                 return;

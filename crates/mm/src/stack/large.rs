@@ -1,7 +1,7 @@
 //! Counts requests above the largest object, which no cache counts.
 //!
 //! An allocation is counted as `allocated` when it is handed out, and as `freed` when it is taken
-//! back. A `realloc` that resizes it in place or moves it by page tables only counts as `resized`.
+//! back. A `realloc` in place or by page tables counts only as `resized`.
 //!
 //! Equation: `mappings in use = allocated - freed` of mappings, while no thread is at work.
 

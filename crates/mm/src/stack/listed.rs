@@ -1,7 +1,7 @@
 //! Takes blocks from the running CPU's pcp lists, and frees to them: no lock, gate or instrument.
 //!
-//! If another thread forks while this code runs, a block is on a list, or this thread holds it. In
-//! the latter case the child loses the block, as it loses an object in use by such a thread.
+//! If another thread forks while this code runs, the block is on a list, or this thread holds it.
+//! In the latter case the child loses the block, like an object in use by a thread that it lacks.
 
 use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
@@ -45,7 +45,7 @@ impl<C: StackConfig> Stack<C> {
         if self.may_withhold(count) {
             return false;
         }
-        // Cleared before the block is listed, because another thread may then take it at once.
+        // Clears the kind before the block is listed: from then on another thread may take it.
         frames.set_kind(pfn, 1, Kind::NONE);
         if !self.pages().free_listed(self.fast.percpu.current(), pfn, count) {
             frames.set_kind(pfn, 1, Kind::PAGES);

@@ -11,9 +11,9 @@ use quarry_sys::percpu::PerCpu;
 const MOST_NAMES: usize = 40;
 
 impl<C: StackConfig> Stack<C> {
-    /// Visits every lock of the stack, which is initialised. In the child of a fork, a library
-    /// calls `adopt_in_child` of each lock, because another thread may have held it for one step of
-    /// a fast path. O(caches + slots).
+    /// Visits every lock of an initialised stack. A library calls `adopt_in_child` of each lock in
+    /// the child of a fork: when the parent forked, another of its threads may have held the lock
+    /// for one step of a fast path. O(caches + slots).
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         let built = self.built();
         built.pages.visit_locks(visit);

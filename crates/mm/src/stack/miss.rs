@@ -4,7 +4,7 @@ use crate::zone::{Budget, Claim, Entry};
 use quarry_sys::gate;
 use quarry_sys::primitive::{task, timer};
 
-/// Maximum number of naps of a request while other tasks hold locks; they take about a second.
+/// Maximum number of naps of a request while other tasks hold locks: about a second in all.
 const MOST_NAPS: u32 = 10_000;
 
 /// The side whose request found no memory.
@@ -28,7 +28,7 @@ pub struct Miss<'a> {
 }
 
 impl<'a> Miss<'a> {
-    /// `None` if the task reclaims already, or if too many tasks do and none of them ends in time.
+    /// `None` if the task reclaims already, or if too many tasks reclaim and do not end in time.
     pub(super) fn begin(budget: &'a Budget, claimant: Claimant, frames: u32) -> Option<Self> {
         let mut naps = 0;
         loop {
@@ -51,8 +51,8 @@ impl<'a> Miss<'a> {
         self.claim.collect()
     }
 
-    /// Lets other tasks run. Returns false if the request has waited for too long, or no other task
-    /// exists: then a signal handler would wait for the task that it interrupted.
+    /// Lets other tasks run. Returns false if the request has waited for too long, or if no other
+    /// task exists: a signal handler would then wait for the task that it interrupted.
     pub fn nap(&mut self) -> bool {
         nap(&mut self.naps)
     }
@@ -63,7 +63,7 @@ fn nap(naps: &mut u32) -> bool {
         return false;
     }
     *naps += 1;
-    // The caller holds no lock, only a claim, which ends in the child of a fork.
+    // A fork may come here: the caller holds no lock, only a claim, which ends in the child.
     gate::outside(timer::nap);
     *naps < MOST_NAPS
 }

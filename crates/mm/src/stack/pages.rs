@@ -1,7 +1,7 @@
 //! The kernel's `alloc_pages`: blocks of `2^order` frames for callers that need pages, not objects.
 //!
 //! Such blocks belong to the heap like those of large requests: the same equations hold, and `free`
-//! accepts them. But they come from pcp lists and go back there, and may use reserves.
+//! accepts them. But they come from pcp lists and go back there, and some may use reserves.
 
 use super::cached_pages::StackHost;
 use super::call::{Entry, Misuse};

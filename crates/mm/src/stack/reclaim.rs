@@ -13,9 +13,9 @@
 //! 5. in caches without an operation since the last look, pages of sparse slabs that hold no object
 //!    in use go to the operating system. Only Quarry's own thread does this.
 //!
-//! Dirty frames are counted, not tracked one by one. The lowest number of dirty frames of a zone
-//! since the last look is the number that no request needed; that many are *due*. Due frames are
-//! purged in steps of at most 16 MiB; a thread of the program does one step at a time.
+//! Dirty frames are counted, not tracked one by one. If a zone had at least `n` dirty frames ever
+//! since the last look, no request needed `n` of them: so many are *due*. Due frames are purged in
+//! steps of at most 16 MiB; a thread of the program does one step at a time.
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
@@ -52,11 +52,11 @@ pub struct ReclaimState {
     sparse: Option<(CacheId, SparseWalk)>,
     slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
-    /// The fewest dirty frames before each of the last looks, the latest first.
+    /// The fewest dirty frames of each node before each of the last looks, the latest first.
     dirty: [[u32; MAX_NODES]; MOST_LOOKS],
     /// Due frames that have not been purged yet.
     due: [u32; MAX_NODES],
-    /// Extents put into the mapping cache before each of the last looks, the latest first.
+    /// How many extents had ever been cached at each of the last looks, the latest first.
     cached_extents_seen: [u64; MOST_LOOKS],
     retention: Retention,
 }
@@ -102,7 +102,7 @@ impl ReclaimState {
         self.retention.gave_back(frames);
     }
 
-    /// Notes the extents put into the mapping cache; returns their number `looks_kept` looks ago.
+    /// Notes how many extents were ever cached; returns the count of `looks_kept` looks ago.
     fn note_cached_extents(&mut self, so_far: u64) -> u64 {
         let due = self.cached_extents_seen[self.retention.looks() - 1];
         self.cached_extents_seen.copy_within(..MOST_LOOKS - 1, 1);

@@ -13,7 +13,7 @@ use quarry_record::{
 };
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// A `$row` with fields of `$from` that have the same name in both, and with the other fields.
+/// A `$row`: its fields `$same` are those of `$from` with the same names; the others are given.
 macro_rules! row {
     ($row:ident from $from:expr; $($same:ident)+; $($field:ident: $value:expr),* $(,)?) => {
         $row { $($same: $from.$same as _,)+ $($field: $value),* }
@@ -25,7 +25,7 @@ impl<C: StackConfig> Stack<C> {
     /// Makes no allocation or system call; takes one lock at a time. O(caches * slots + pages).
     ///
     /// A thread with the C library's smallest stack, 16 KiB, may call this at the end of a
-    /// `malloc`. So each larger section is a separate function.
+    /// `malloc`. So each larger section is a separate function: their frames do not add up.
     pub fn fill_record(&self, sink: &mut dyn Sink, about: About) -> u64 {
         let mut draft = Draft::new(sink);
         let stats = self.stats_by_cache(&mut |cache, stats| {

@@ -157,7 +157,7 @@ impl<C: StackConfig> Stack<C> {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
                     // Memory that caches gave back has left the budget, but is still resident. A
-                    // control group would count it together with the new mapping.
+                    // control group would count it beside the new mapping, so it goes back first.
                     self.mappings.purge_all(self.pages().zones());
                 }
                 attempt()
@@ -212,7 +212,7 @@ impl<C: StackConfig> Stack<C> {
     /// not ready. O(1), no lock.
     #[inline]
     pub(super) fn large_fast(&self, address: *mut u8) -> Option<(Kind, Pfn)> {
-        // The start of the stack sets `base` before `span`.
+        // `init` stores `base` before `span`, so `base` is valid if `span` is not 0.
         let span = self.fast.span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
         if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
@@ -273,7 +273,7 @@ impl<C: StackConfig> Stack<C> {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let has_link = C::Slab::LINKS_THROUGH_OBJECTS
                 && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
-            // No caller ever gets the start of an object that has a link.
+            // If an object has a link, its user only ever gets the address after the link.
             if has_link || !self.fast.geometry[id.index()].is_object(offset) {
                 self.misuse(entry, address, Misuse::InsideObject(id));
             }

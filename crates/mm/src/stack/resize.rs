@@ -64,9 +64,9 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Checks that the allocation `object` fits a request of `size` bytes at a multiple of `align`,
-    /// a power of two, or a later `realloc` to that size; without `align` the object may be larger.
-    /// Counts a wrong size, but aborts only while the checks are on: some programs delete objects
+    /// Checks that `object` can be what a request of `size` bytes at a multiple of `align`, a power
+    /// of two, got, or a `realloc` to that size; without `align`, only that it is not too small. A
+    /// wrong size is counted, but aborts only while the checks are on: some programs delete objects
     /// through a base class without a virtual destructor. They work with every other allocator,
     /// because the address alone decides what is freed.
     pub fn demand(&self, entry: Entry, object: Object, size: usize, align: Option<usize>) {
@@ -89,7 +89,7 @@ impl<C: StackConfig> Stack<C> {
             (Owner::Sampled(_), Some(class)) => {
                 self.bytes_of(owner) == classes::SIZES[class.index()] as usize
             }
-            // Memory for a slab was short when this block was requested.
+            // A slab found no memory, so this request got a block (see `alloc_block_of_class`).
             (Owner::Pages(pfn), Some(_)) if align <= MIN_ALIGN && size >= SMALLEST_BLOCK => {
                 frames_of(size) == Some(self.frames_of_block(pfn))
             }
@@ -176,9 +176,9 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // With checks on, only a sampled allocation without a record comes here: it gets one now.
+        // With checks on, only a sampled allocation without a record comes here; it gets one now.
         let have_records = self.watch.have_records();
-        // A move by page tables puts a mapping at the start of a pageblock.
+        // A mapping that page tables move starts at a pageblock, so it loses a larger alignment.
         if !have_records
             && align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)

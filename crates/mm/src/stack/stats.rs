@@ -29,7 +29,7 @@ pub struct HeapUse {
     pub used_bytes: usize,
     /// Number of free objects, parked ones included.
     pub free_objects: usize,
-    /// All other memory: of slabs, on page lists, free in the zones, in cached mappings.
+    /// The rest of `arena_bytes`: in slabs, on page lists, free in the zones, in cached mappings.
     pub free_bytes: usize,
     /// Number of free objects in slots and barns.
     pub parked_objects: usize,
@@ -37,8 +37,8 @@ pub struct HeapUse {
     pub parked_bytes: usize,
 }
 
-/// The uses of a heap's memory, in bytes, read one after the other. Without `free_zero` and
-/// `withheld`, their sum is the memory that may be resident, in addition to Quarry's own tables.
+/// The uses of a heap's memory, in bytes, read one after the other. The sum of all but `free_zero`
+/// and `withheld` may be resident, in addition to Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects in use, of all slabs.

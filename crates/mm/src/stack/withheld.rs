@@ -1,9 +1,9 @@
 //! A freed large block that is inaccessible to the program, so that uses of stale pointers fault.
 //!
 //! Of the large blocks that a program frees, at most one in 100 ms becomes inaccessible. It goes to
-//! the page allocator when the next such block takes its place. This costs up to 3 system calls,
-//! and one to make the block accessible again. So a program that often frees large blocks keeps its
-//! speed, and one that rarely frees them finds its errors. The checks withhold more blocks.
+//! the page allocator when the next such block takes its place. To hide a block takes up to 3
+//! system calls, to show it again one. So a program that often frees large blocks keeps its speed,
+//! and one that rarely frees them finds its errors. The checks withhold more blocks.
 //!
 //! A withheld block has no memory, but counts as used. A request gets this block if it finds no
 //! other memory.

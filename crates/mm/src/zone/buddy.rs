@@ -18,9 +18,9 @@ impl Locked<'_> {
     }
 
     /// Takes up to `most` blocks of `order`, lowest addresses first. They come from the smallest
-    /// block of type `of` that is large enough; if that has order 0, from its pageblock. `give`
-    /// receives each block and whether it is known to be zero, and sets its state. Returns how
-    /// many it took. O(orders + blocks).
+    /// block of type `of` that is large enough, or if its order is 0, from its pageblock. `give`
+    /// receives each block and whether it is known to be zero, and sets its state. Returns how many
+    /// it took. O(orders + blocks).
     #[inline(never)]
     pub(super) fn take_run(
         &mut self,

@@ -12,10 +12,10 @@
 //!   or page cache ([`keep_reserve`](Budget::keep_reserve)); without these the program can use the
 //!   whole limit.
 //!
-//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` if the task does
-//! not reclaim; `used` = sum over zones of frames outside their free lists + `mapped` + frames of
-//! claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 if there is no limit; `ceiling =
-//! limit - min` if there is a reserve, else `limit`.
+//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` unless the task
+//! that charges reclaims; `used` = sum over zones of frames outside their free lists + `mapped` +
+//! frames of claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 if there is no limit;
+//! `ceiling = limit - min` if there is a reserve, else `limit`.
 
 use super::reclaimers::{Entry, InReclaim, Reclaimers};
 use super::watermark::{Mark, Marks, SCALE_FACTOR, SharedMarks};
@@ -231,7 +231,7 @@ impl Budget {
         self.has_reserve.load(Relaxed)
     }
 
-    /// Computes marks and ceilings. Repeats this if another task has changed an input meanwhile.
+    /// Computes marks and ceilings, again if another task changed an input during the computation.
     fn refresh(&self) {
         let inputs = || {
             let chosen = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
@@ -292,7 +292,7 @@ impl Budget {
         &self.reclaimers
     }
 
-    /// Checks the marks; no task may change the limit meanwhile. Returns the first wrong equation.
+    /// Checks the marks, while no task changes the limit. Returns the first wrong equation.
     pub fn validate(&self) -> Result<(), Broken> {
         let (check, limit, marks) = (Check::of("budget"), self.limit(), self.marks());
         let ordered = marks.min <= marks.low && marks.low <= marks.high && marks.high <= limit;
@@ -302,7 +302,7 @@ impl Budget {
     }
 }
 
-/// The frames that a request has collected so far: see `reclaimers`. Dropping it releases them.
+/// The frames that a request has collected so far: see `reclaimers`. The drop uncharges them.
 pub(crate) struct Claim<'a> {
     budget: &'a Budget,
     inside: InReclaim<'a>,
@@ -314,7 +314,7 @@ impl Claim<'_> {
     }
 
     /// Charges the frames that the claim still lacks, as far as the ceiling allows; returns whether
-    /// it lacks none now.
+    /// the claim is complete now.
     pub(crate) fn collect(&self) -> bool {
         self.inside.give(self.budget.charge_below(&self.budget.ceiling, self.missing(), 1));
         self.missing() == 0

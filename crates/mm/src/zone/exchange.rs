@@ -34,23 +34,23 @@ impl Locked<'_> {
             return;
         }
         let is_whole = self.state.extents.keep(self.memory, pfn, count, zeroed);
-        // After a flush, some of the free frames may be in blocks.
+        // After a flush, some of the pageblock's free frames may be in blocks.
         let blocks = pageblock.free();
         if is_whole || blocks > 0 && blocks + pageblock.extents().count() == PAGEBLOCK_FRAMES {
             self.flush_pageblock(pfn.pageblock());
         }
     }
 
-    /// Turns a block of a movable pageblock into an extent. The caller takes frames of the extent
-    /// at once: extents may fill a whole pageblock only for a moment.
+    /// Turns a block of a movable pageblock into an extent. The caller takes frames of it before
+    /// the critical section ends, because then no pageblock may be all extents.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
     /// Turns the free blocks of one movable pageblock into extents, unless too few blocks would be
-    /// left on the lists. Chooses the pageblock of the largest free block below pageblock size, if
-    /// that has a quarter of `count`: any pageblock with `count` free neighbours has such a block.
+    /// left on the lists. Chooses the pageblock of the largest free block that is below pageblock
+    /// size and has a quarter of `count`: any `count` free neighbours include such a block.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;

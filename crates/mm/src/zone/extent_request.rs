@@ -14,10 +14,10 @@ use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 const GATHERS: usize = 4;
 
 impl Zones {
-    /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) at a multiple of `align` (below the
-    /// order of a pageblock) from one node, in one critical section. Returns `None` if no extent is
-    /// long enough, and making one would take the zone below its low mark. O(pageblocks that it
-    /// examines), and their number is bounded.
+    /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) from one node, in one critical section,
+    /// at a multiple of `align`, an order below that of a pageblock. Returns `None` if the budget
+    /// has no room, or if no extent is long enough and making one would take the zone below its low
+    /// mark. O(pageblocks that it examines), a bounded number.
     pub(crate) fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Page> {
         debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
         self.charged(node, count, |locked| {
@@ -35,8 +35,8 @@ impl Zones {
         })
     }
 
-    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, in one critical
-    /// section, if all are free in extents. This lets an allocation that ends at `pfn` grow.
+    /// Takes the `count` frames from `pfn` on (all in one pageblock) in one critical section, if
+    /// they are free in extents of the node. So an allocation that ends at `pfn` can grow.
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let taken = self.charged(node, count, |locked| {

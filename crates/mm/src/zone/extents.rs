@@ -1,8 +1,8 @@
 //! Extents: best fit of exact numbers of frames among the free frames of movable pageblocks.
 //!
-//! If a block is cut to the size of a request, only smaller requests can use the rest, and free
-//! neighbours merge only if they are buddies. So the frames that such requests leave over or free
-//! do not become blocks, but bits of their pageblock. There any number of neighbours form one
+//! If a block were cut to the size of a request, only smaller requests could use the rest, and free
+//! neighbours would merge only if they were buddies. So frames that requests for exact numbers
+//! leave over or free become bits of their pageblock, where any number of neighbours form one
 //! extent. Lists sort the pageblocks by their longest extents. A request chooses a pageblock whose
 //! longest extent is little longer than needed, and takes its shortest extent that is long enough.
 //!
@@ -25,8 +25,8 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests. A
-/// pageblock has room for only one larger extent.
+/// The sizes of requests for extents, in frames. Per-CPU lists of blocks serve smaller requests,
+/// and blocks serve larger ones, of which only one would fit into a pageblock.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
 /// The difference between the longest extents of two neighbouring lists, in frames.
 const STEP: u32 = 8;
@@ -180,7 +180,7 @@ impl Extents {
         }
     }
 
-    /// The pageblock with the longest extent, to within `STEP` frames.
+    /// A pageblock whose longest extent is, to within `STEP` frames, the longest of the zone.
     pub(super) fn longest(&self) -> Option<PageblockIndex> {
         self.lists[self.filled.checked_ilog2()? as usize].first()
     }

@@ -29,8 +29,8 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: if the
-/// block is large, or if `of` is not movable, because stolen blocks would mix with other types.
+/// Returns whether a request of type `of` claims the whole pageblock of a block of `order`: always
+/// for a large block, and if `of` is not movable, as its stolen blocks would mix with other types.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
@@ -81,8 +81,8 @@ impl Locked<'_> {
         None
     }
 
-    /// Claims the pageblock of a free block if the block fills the pageblock, or if at least half
-    /// of its frames are free, or in use by requests that are (like `of`) movable or not movable.
+    /// Claims the pageblock of a free block if the block fills it, or if at least half of its
+    /// frames are free, or in use by requests that are as movable as `of` is.
     fn claim_at(
         &mut self,
         pfn: Pfn,

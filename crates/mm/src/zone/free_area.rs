@@ -19,7 +19,7 @@ use crate::frame::{
 use quarry_sys::broken::{Broken, Check};
 
 struct Area {
-    /// Empty for order 0: `singles` links its pageblocks, and only `nr` counts its blocks.
+    /// Empty for order 0: `singles` links the pageblocks with such blocks, and `nr` counts these.
     blocks: List<Pfn>,
     nr: u32,
 }

@@ -235,8 +235,8 @@ impl Groups {
     /// Removes a group that has no members and nothing charged; returns whether it was removed.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
-        // A page that is pinned when its file mapping is removed stays charged until it is
-        // unpinned. After the exchange no member can join.
+        // Without members, `used` may be above 0: a page that was pinned when its file mapping was
+        // removed stays charged until it is unpinned. After the exchange no member can join.
         let is_gone = group.used() == 0
             && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {

@@ -21,7 +21,7 @@ pub(crate) enum Urgency {
 
 impl Zones {
     /// Adds pageblocks of the window to the zone of `node` until `ask` can be served above the low
-    /// mark. Returns whether it can now. Holds no zone's lock while it calls the operating system.
+    /// mark; returns whether it can. Holds no zone's lock while it calls the operating system.
     pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
         let zone = self.of(node);
         if !zone.grows {
@@ -29,12 +29,12 @@ impl Zones {
         }
         let mut steps = zone.zone.steps.lock();
         let arena = self.arena();
-        // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
+        // Another thread may have grown the zone, and a block of order 10 may need two steps.
         while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // A switch to another call stack costs little compared with the system calls of growth.
+            // A caller's stack may be small; a switch costs little beside growth's system calls.
             if !own_stack::run(|| zone.grow_once(self.budget(), &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -47,7 +47,7 @@ impl Zones {
         true
     }
 
-    /// Gives an empty zone its first pageblocks, on the caller's stack. Otherwise a request does.
+    /// Gives an empty zone its first pageblocks, on the caller's stack, before any request does.
     pub(crate) fn begin(&self, node: NodeId) {
         let zone = self.of(node);
         if zone.grows && zone.grow_once(self.budget(), &mut zone.zone.steps.lock()) {
@@ -64,7 +64,7 @@ impl ZoneRef<'_> {
         for step in steps.sizes(room) {
             if let Ok(first) = self.memory.take_for_zone(step) {
                 if self.zone.managed() == 0 {
-                    // Otherwise one object takes 2 MiB where the OS makes huge pages unasked.
+                    // Without this, one object takes 2 MiB where the OS makes huge pages unasked.
                     huge::make(self.memory, first, STEP_MIN, Faults::Small);
                 }
                 self.add_frames(first, step * PAGEBLOCK_FRAMES);

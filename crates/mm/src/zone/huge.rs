@@ -1,12 +1,12 @@
 //! Huge pages for slabs whose memory programs touch whole, and for cached pages.
 //!
-//! The first touch of a huge page brings in all of it. So in a large zone, slabs take reclaimable
-//! pageblocks if programs touch their objects only in part, as checks by the slab layer show. All
+//! The first touch of a huge page brings in all of it. So in a large zone, slabs whose objects
+//! programs touch only in part, as checks by the slab layer show, take reclaimable pageblocks. All
 //! other slabs take unmovable pageblocks (`Zones::slab_type`). When slabs claim an unmovable
 //! pageblock, it becomes a huge page, provided that huge pages are cheap at that time.
 //!
 //! Cached pages lie in movable pageblocks, which slabs do not claim. The page cache fills each page
-//! that it takes, so it reports the page here, and a pageblock with few owned frames becomes huge.
+//! that it takes, and reports it here: its pageblock becomes huge if few frames there have owners.
 
 use super::block::{Block, page_frames};
 use super::zone::Zone;

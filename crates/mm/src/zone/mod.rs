@@ -1,6 +1,6 @@
 //! Zones: the buddy allocator of one NUMA node, under one counted lock.
 //!
-//! Its files from the bottom up. Each uses only those above it in this table:
+//! The files of the layer from the bottom up. Each uses only those above it in this table:
 //!
 //! | file | holds |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | `fallback` | blocks of other migratetypes |
 //! | `request` | work of one critical section |
 //! | `zones` | all zones, with the budget and the memory that they share |
-//! | `extent_request`, `highatomic`, `reclaiming` | extents; the high-order reserve; a mark |
+//! | `extent_request`, `highatomic`, `reclaiming` | extents; high-order reserve; reclaim marks |
 //! | `grow`, `give_back`, `purge`, `validate` | work of several sections, or on every frame |
 #![deny(unsafe_code)]
 

@@ -16,7 +16,7 @@ use quarry_sys::counters::add_fields;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 const ISOLATED_BLOCKS: usize = 64;
-/// A bounded purge ends after this many refusals by the system: together about ten microseconds.
+/// A bounded purge ends after this many refusals, which take about ten microseconds together.
 const MOST_REFUSALS: u32 = 64;
 
 #[derive(Clone, Copy, Default)]

@@ -2,7 +2,7 @@
 
 /// Zones grow by pairs of pageblocks, so that both halves of a block of order 10 are in one zone.
 pub(super) const STEP_MIN: u32 = 2;
-/// The largest step, 32 MiB. Steps double, so that large programs rarely need one.
+/// The largest step, 32 MiB. Steps double, so that large programs need few of them.
 const STEP_MAX: u32 = 16;
 
 pub(super) struct Steps {

@@ -15,7 +15,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering, Ordering::Relaxed};
 const MIN_FREE_KB: (u64, u64) = (128, 262_144);
 /// `watermark_scale_factor`: the gap between two marks, in 1/10,000 of the zone (Linux 4.6+).
 pub(super) const SCALE_FACTOR: u32 = 10;
-/// `watermark_boost_factor` (Linux 5.0+): the boost's limit in 1/10,000 of `high`, or a pageblock.
+/// `watermark_boost_factor` (Linux 5.0+): the largest boost is 1.5 `high`, at least a pageblock.
 const BOOST_FACTOR: u64 = 15_000;
 
 /// A level of free memory.
@@ -100,7 +100,7 @@ impl Watermarks {
     }
 
     /// Raises the boost of all marks by a pageblock, up to a bound, because migratetypes are about
-    /// to mix. A small zone gets no boost: it would be too large a part of the zone.
+    /// to mix. A small zone gets no boost, which would be too large a part of the zone.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.base.at(Mark::High));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);

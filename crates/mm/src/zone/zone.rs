@@ -1,9 +1,9 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! [`Locked`] is the only way to change the state of a zone. A critical section drops it at its
-//! end; the drop publishes a copy of the counts, which other threads read without the lock. As in
-//! the kernel, requests test watermarks against this copy before they take the lock. So a request
-//! may go below a mark, by the frames that other threads take in between.
+//! Only through [`Locked`] can the state of a zone change. A critical section ends with the drop of
+//! its `Locked`, which publishes a copy of the counts; other threads read it without the lock. As
+//! in the kernel, requests test watermarks against this copy before they take the lock. So a
+//! request may go below a mark by the frames that others take between its test and its lock.
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field, and
 //! `lowest_dirty` is at most the present number of dirty frames.
@@ -54,7 +54,7 @@ pub struct Zone {
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// The pageblock with which the next purge begins: the last purge met many refusals before it.
+    /// The pageblock where the last purge gave up after many refusals: the next begins there.
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Only [`Locked`] changes this field and the next two.
     managed: AtomicU32,
@@ -67,7 +67,7 @@ pub struct Zone {
     below_high: AtomicBool,
     /// True while the budget that all zones share is short: see `note_short`.
     pub(super) is_short: AtomicBool,
-    /// Number of marks by `Zones::reclaiming`.
+    /// Number of results of `Zones::reclaiming` that exist and concern this zone.
     pub(super) reclaims: AtomicU32,
 }
 
@@ -134,8 +134,8 @@ impl Zone {
         on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
     }
 
-    /// The lowest value of [`dirty`](Self::dirty) since the last call: the number of dirty frames
-    /// that no request needed meanwhile.
+    /// The lowest value of [`dirty`](Self::dirty) since the last call of this function. Requests
+    /// have done without that many dirty frames since then.
     #[must_use]
     pub(crate) fn take_lowest_dirty(&self) -> u32 {
         let _held = self.look();
@@ -270,8 +270,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Returns whether the zone would keep at least `min` usable frames (fewer with rights in
-    /// `flags`) without a block of `order`, and has such a block for the request.
+    /// Returns whether the zone has a block of `order` for the request, and would keep at least
+    /// `min` usable frames (fewer with rights in `flags`) after giving that block away.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);

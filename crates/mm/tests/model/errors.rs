@@ -3,8 +3,8 @@
 use quarry_cache::page_cache::ErrorSequence;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 
-/// A task that asks after the last error was recorded is told of an error, then or earlier. No task
-/// is told more often than there are errors.
+/// Each of two flushers is told of an error at the latest when it asks after both errors were
+/// recorded. In all, no flusher is told more than twice, once for each error.
 fn every_flusher_is_told() {
     let (errors, told) = (ErrorSequence::default(), AtomicU32::new(0));
     let ask = |cursor: &mut _| {

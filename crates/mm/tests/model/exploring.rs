@@ -18,7 +18,7 @@ pub(crate) fn runs(usual: usize) -> usize {
 
 /// Same as [`explore`], but ignores `QUARRY_MODEL_RUNS`: a planted bug must show within `runs`.
 pub(crate) fn explore_at_most(runs: usize, scenario: fn()) {
-    // An allocator's stack is a large value, and threads of the model build it on their own stacks.
+    // A Quarry stack is a large value, and threads of the model build it on their call stacks.
     let config = || {
         let mut config = Config::new();
         config.stack_size = 1 << 20;

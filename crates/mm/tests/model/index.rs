@@ -108,7 +108,7 @@ impl Bed {
         }
     }
 
-    /// Inserts an entry, unless a page is there, which stays. Returns the page or the old entry.
+    /// Inserts an entry, but replaces no page. Returns the page that stays, or the old entry.
     fn put(&self, at: u64, entry: Entry) -> Entry {
         let mut preload = Preload::new(&self.host, &self.nodes.grace);
         loop {

@@ -231,7 +231,7 @@ fn model_latches_keep_writers_and_readers_apart() {
     });
 }
 
-/// A truncation waits for a write that has begun, and removes a page that becomes dirty meanwhile.
+/// A truncation waits for a write that has begun, and also removes a page that is still dirty.
 #[test]
 fn model_truncation_waits_for_writeback() {
     explore(60, || {
@@ -270,7 +270,7 @@ fn model_truncation_waits_for_writeback() {
     });
 }
 
-/// An owner holds pages and gives them up while another task evicts; pages that it holds stay.
+/// An owner holds pages and gives them up while other tasks evict; a page that is held stays.
 #[test]
 fn model_held_pages_stay() {
     explore(60, || {

@@ -113,8 +113,8 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         unsafe { self.stack.free_objects(self.cache, &objects) };
     }
 
-    /// Frees the objects that threads have left. Then each object is in its slab, and no slab is
-    /// left.
+    /// Frees the objects that threads have left, and shrinks the cache. Checks that each object is
+    /// in its slab then, and that no slab is left.
     pub(crate) fn finish(&self) {
         while let Some(object) = self.left.lock().unwrap().pop() {
             self.free(object);

@@ -141,8 +141,8 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     for page in pinned.drain(..64) {
         cache.unpin(page);
     }
-    // If the thread loses its CPU, a reclaim ends before it reaches the 64 pages; the next one
-    // begins after the pages that the last one scanned.
+    // A reclaim ends after some time, so it may not reach the 64 pages if the thread loses its CPU.
+    // The next one begins after the pages that the last one scanned.
     let mut requests = 0..pinned.len();
     assert!(requests.any(|_| touch(cache, id, 1 << 30).is_ok()), "64 pages can go");
     pinned.into_iter().for_each(|page| cache.unpin(page));

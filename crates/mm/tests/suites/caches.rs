@@ -456,7 +456,7 @@ fn all_numbers<S: SlabPolicy<VirtualSlots> + 'static>() {
     }
 }
 
-/// Creates, uses and destroys as many caches as there are numbers, each `step` bytes larger.
+/// Creates, uses and destroys as many caches as there are numbers, with sizes `step` bytes apart.
 fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: usize) {
     let unmerged = CacheOptions { unmerged: true, ..CacheOptions::default() };
     let mut caches = Vec::new();

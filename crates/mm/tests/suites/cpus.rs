@@ -60,7 +60,7 @@ fn the_arrays_of_many_cpus_are_bounded() {
     // Barns may hold as much as all arrays.
     let most = 2 * ALL + CPUS as usize * CPU_LEAST;
     assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
-    // Each barn announces its bytes correct to within 64 KiB.
+    // The bytes that each barn announces are correct to within 64 KiB.
     let counted = bed.stack.limits.barns() + bed.stack.percpu().area().held_bytes();
     assert!(counted.abs_diff(parked) <= classes::COUNT << 16, "{counted} bytes of {parked}");
     let area = bed.stack.percpu().area();
@@ -80,7 +80,7 @@ fn the_arrays_of_one_cpu_are_bounded() {
     assert!(room <= CPU_MOST && room == area.all_room(), "{room} bytes");
     assert!(area.held_bytes() >= CPU_MOST / 2, "what may be kept is kept");
     assert_eq!(bed.stack.validate(), Ok(()));
-    // A CPU whose arrays have all the room that they may have still gives room to another array.
+    // If a CPU's arrays have all the room that they may have, one still gives room to another.
     let array = |class| CacheId::new(class).array();
     for class in (1..=classes::COUNT).rev() {
         // The search for room passes over an array once if it was used since the last search.

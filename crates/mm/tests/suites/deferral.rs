@@ -119,7 +119,7 @@ fn what_was_freed_is_found_at_once<S: SlabPolicy<VirtualSlots> + 'static>() {
     full.end();
 }
 
-/// Small objects take memory that a large request could have used, and are freed again.
+/// Small objects take memory and are freed; a large request then finds this memory.
 fn what_was_charged_since_is_found_again<S: SlabPolicy<VirtualSlots> + 'static>() {
     let mut full = Full::<S>::new();
     let rest = full.objects.split_off(full.objects.len() - 3000);

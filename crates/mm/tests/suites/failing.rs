@@ -1,4 +1,4 @@
-//! Each call of the system fails once, and in further runs each call and all later ones: the stack
+//! In each run one system call fails; in further runs one call and all later ones. The stack
 //! refuses requests, loses nothing, and goes on once the system does. `TEST_STEP=N` tests only
 //! every N-th call.
 

@@ -150,7 +150,7 @@ fn pairs_of_large_requests_make_no_system_call() {
 }
 
 /// A program needs a large buffer again and again, and keeps a little more memory each time. Only
-/// that much of the buffer goes back; this part then reads as zero.
+/// an equal part of the freed buffer goes back for it; this part then reads as zero.
 #[test]
 fn a_kept_run_gives_its_end_only() {
     let bed = bed();

@@ -41,7 +41,7 @@ enum Op {
         number: usize,
         size: usize,
     },
-    /// `realloc` to a little more or less than the old size, in 256ths.
+    /// `realloc` to `by` 256ths of the old size.
     Resize {
         number: usize,
         by: usize,
@@ -54,7 +54,7 @@ enum Op {
     Trim,
 }
 
-/// Sizes up to 16 MiB: half below 256 bytes, 1/8 next to limits, the others even over doublings.
+/// Sizes up to 16 MiB: half below 256 bytes, 1/8 next to limits, others evenly over doublings.
 fn size() -> impl Strategy<Value = usize> {
     let large = (8u32..=24, any::<u32>()).prop_map(|(bits, random)| {
         ((1usize << bits) + (random as usize & ((1 << bits) - 1))).min(LARGEST)
@@ -320,7 +320,7 @@ fn quarantine_gives_way_where_memory_is_short() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// `realloc_fast` does not move mappings, and no blocks of pages that waste at most a quarter.
+/// `realloc_fast` moves no mapping, and no block of pages that wastes at most a quarter.
 #[test]
 fn blocks_and_mappings_stay_on_the_fast_path() {
     let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
@@ -554,7 +554,7 @@ fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
     }
 }
 
-/// A mapping of which the test may write one byte per page.
+/// A mapping of which the test may write one byte in each 64.
 struct Written<'a> {
     bed: &'a HeapBed,
     object: Object,
@@ -567,7 +567,7 @@ impl<'a> Written<'a> {
 
     fn fill(self, bytes: usize) -> Self {
         for at in (0..bytes).step_by(64) {
-            // SAFETY: within the object, which is as long.
+            // SAFETY: the offset is below `bytes`, and the object has at least that many.
             unsafe { self.object.as_ptr().add(at).write(1) };
         }
         self

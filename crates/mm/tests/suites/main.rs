@@ -1,9 +1,9 @@
 //! Suites over whole stacks: the slab policies of the product, the heap, failures of the system,
 //! limits, threads. `lab/eras/tests/suites` runs some of them on other policies.
 //!
-//! Each compares the stack with a naive oracle and has it validate itself. `PROPTEST_CASES` sets
-//! the number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads, and
-//! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
+//! Each suite compares the stack with a naive oracle and calls its `validate`. `PROPTEST_CASES`
+//! sets the number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads,
+//! and `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
 /// Calls the macro `$callback` with the policies for which the suites of all policies run. A line

@@ -332,8 +332,8 @@ fn freed_twice_with_a_sheaf_between() {
     }
 }
 
-/// Writes `byte` after the last object of a slab of `size` bytes, where a slab of live objects
-/// begins. Frees one of these, so that the next requests take objects of that slab, and allocates.
+/// Writes `byte` after the last object of a slab whose next slab has live objects of `size` bytes
+/// too. Frees one of these, so that the next requests take objects of that slab, and allocates.
 fn written_past_a_slab(size: usize, byte: u8) {
     let bed = bed();
     let slab = 16 << 10;
@@ -380,7 +380,7 @@ fn overflow_into_bits_of_zeros() {
     written_past_a_slab(16, 1);
 }
 
-/// If a slab has unused bytes, they lie before its bits, so a write of one byte reaches no bit.
+/// If a slab has unused bytes, its bits lie after them, so a byte of overflow reaches no bit.
 #[test]
 fn a_byte_past_the_last_object_reaches_nothing() {
     for byte in [0, 1, 0xff] {

@@ -71,7 +71,7 @@ impl Machine {
 #[test]
 fn cpus_of_a_node_take_the_lock_of_its_barn_only() {
     let machine = Machine::new(2);
-    // Then each node has its own objects: those of the other node have gone home.
+    // Each node gets objects of its own only: those of the other node go home.
     let held = [0, 2].map(|cpu| machine.alloc(cpu, 3000));
     for (cpu, objects) in [0, 2].into_iter().zip(held) {
         machine.free(cpu, objects);
@@ -104,8 +104,8 @@ fn objects_of_another_node_go_home() {
     machine.finish();
 }
 
-/// Objects of a node's barn that none of its CPUs has needed since the last look go back, while the
-/// other node works on.
+/// If no CPU of a node has needed objects of its barn since the last look, these objects go back,
+/// even while the other node works on.
 #[test]
 fn the_barn_of_an_idle_node_goes_back() {
     let machine = Machine::new(2);
@@ -133,7 +133,7 @@ fn barns_of_nodes_that_are_not_declared_take_no_memory() {
     assert!((1..=256).contains(&taken(2)), "{} bytes for a second barn", taken(2));
 }
 
-/// A declared machine has nodes that this one lacks: each has a zone, and CPUs are dealt in turn.
+/// Declared nodes that this machine lacks have zones as well, and CPUs get nodes in turn.
 #[test]
 fn declared_nodes_ask_nothing_of_the_system() {
     let mut options = small();

@@ -138,7 +138,7 @@ struct Model<'a> {
     /// The group of the last mapping, limited to [`GROUP_FRAMES`].
     group: GroupId,
     known: BTreeMap<(usize, u64), Known>,
-    /// Pins: the page, the number that it must contain, and its key until it has none.
+    /// Pins: the page, the number that it must contain, and its key while it is in its mapping.
     pins: Vec<(PageNo, u64, Option<Place>)>,
     tags: u64,
 }
@@ -183,7 +183,7 @@ impl<'a> Model<'a> {
         assert_eq!(self.cache.page_at(start.cast()), Some(page));
     }
 
-    /// Checks a page that was found; pages that are not in use may have been evicted.
+    /// Checks that a page that was found was put in, and has its contents and its key.
     fn check_found(&mut self, key: (usize, u64), page: PageNo) -> u64 {
         let known = self.known.get(&key).expect("only what was put in is found");
         self.assert_contents(page, known.tag);
@@ -196,7 +196,7 @@ impl<'a> Model<'a> {
         self.known.insert(key, Known { tag, is_dirty: false, is_held, pins: 0 });
     }
 
-    /// Notes that no page has this key any more. Pins of the page stay, except that of its holder.
+    /// Notes that no page has this key any more. Pins of callers stay; the pin of the holder ends.
     fn forget(&mut self, key: (usize, u64)) {
         if let Some(known) = self.known.remove(&key) {
             let pins = self.pins.iter().filter(|pin| pin.2 == Some(key)).count();

@@ -139,7 +139,7 @@ impl page_cache::Host for Interrupted<'_> {
     }
 }
 
-/// A request whose mapping is destroyed meanwhile uncharges the group that it has charged, even if
+/// A request during which its mapping is destroyed uncharges the group that it has charged, even if
 /// a new mapping has the same number by then, in another group and with pages of another order.
 #[test]
 fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {

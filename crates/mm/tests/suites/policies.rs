@@ -61,8 +61,8 @@ macro_rules! stamp {
 slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct; }
 
-/// The suite for one policy, with the settings that the thread has made for its beds. `shares` says
-/// that a CPU must use objects that another CPU has freed before it takes new slabs.
+/// The suite for one policy, with the settings that the thread has made for its beds. If `shares`
+/// is true, a CPU must use objects that another CPU has freed before it takes new slabs.
 pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
     for slots in [1, 2, 64] {
         random_operations::<S>(slots);

@@ -64,8 +64,8 @@ fn head(bed: &HeapBed, word: Head) -> u64 {
     bed.stack.watch.0.area().expect("prepared").load(word as usize)
 }
 
-/// For each call site, of allocations and of frees: the counts, and estimates of the bytes that
-/// were allocated and that are in use.
+/// For each call site, and separately for its allocations and its frees: the counts, and estimates
+/// of the bytes that were allocated and of those in use.
 fn read(bed: &HeapBed) -> HashMap<(u64, bool), (Counts, [f64; 2])> {
     let area = bed.stack.watch.0.area().expect("prepared");
     let mean = area.load(Head::Mean as usize) as f64;
@@ -205,7 +205,7 @@ fn a_sample_is_as_any_other_object() {
             usable
         })
         .collect();
-    // With a mean of 1 byte, an object of 32 bytes is no sample once in 10^13 times.
+    // With a mean of 1 byte, one object of 32 bytes in 10^13 is no sample.
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let samples = || head(&bed, Head::Samples);
     for (size, usual) in sizes.into_iter().zip(usual) {
@@ -266,8 +266,8 @@ fn realloc_moves_samples_and_makes_new_ones() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// The checks look for a record of every allocation that is no sample, so `realloc` of a sample has
-/// to make a record too.
+/// The checks look for a record of every allocation that is no sample, so when `realloc` turns a
+/// sample into another allocation, it has to make a record.
 #[test]
 fn realloc_of_samples_agrees_with_the_checks() {
     let mut checked = options_of_heap();

@@ -136,9 +136,9 @@ fn barns_are_shrunk_before_memory_is_touched() {
     let live = 24 << 20;
     for size in (5..=16).map(|step| step * 1024) {
         burst(&bed, size, live, || {
-            // Barns hold 8 MiB, and 2 MiB that they give at a time; the rest is in wide arrays and
-            // in narrow arrays of eight classes. A third more for slabs that a parked object keeps,
-            // and for unused ends.
+            // Barns hold 8 MiB, and 2 MiB that they give at a time; wide arrays hold 4 MiB, and
+            // narrow arrays of eight classes 256 KiB each. A third is added for slabs that one
+            // parked object keeps, and for unused ends.
             let parked = (8 << 20) + (2 << 20) + (4 << 20) + 8 * (256 << 10);
             let touched = touched(&bed);
             assert!(touched <= (live + parked) * 4 / 3, "{touched} bytes for objects of {size}");
@@ -204,7 +204,7 @@ fn barns_keep_what_was_needed() {
     }
     burst(&bed, 16 << 10, 1 << 20, || {});
     bed.stack.look(&mut state, 0, 0);
-    // The array, and the part of the barn that a burst of 1 MiB has moved.
+    // The array's objects stay parked, and those of the barn that a burst of 1 MiB has moved.
     assert!(parked() <= 3 << 20, "{} bytes parked", parked());
     assert_eq!(bed.stack.validate(), Ok(()));
     bed.assert_empty(&[]);

@@ -173,8 +173,8 @@ fn a_number_that_is_used_again_starts_anew() {
 fn every_mode_alone_agrees_with_the_oracle() {
     for mode in [SlamMode::Array, SlamMode::Linked, SlamMode::Remote] {
         fix_slam_mode(Some(mode));
-        // A CPU that is always linked keeps objects that other CPUs would need, up to the bound of
-        // stocks. For this reason modes change.
+        // A CPU that is always linked keeps objects that other CPUs need, up to the bound of
+        // stocks, so the suite expects no sharing. For this reason modes change.
         policies::all::<Slam>(mode != SlamMode::Linked);
     }
 }
@@ -248,7 +248,7 @@ fn its_metadata_is_counted_where_it_is_used() {
     bed.assert_empty(&[id]);
 }
 
-/// Each call of the system fails once; a request that was refused for this succeeds when repeated.
+/// In each round another system call fails; a request refused for this succeeds when repeated.
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {

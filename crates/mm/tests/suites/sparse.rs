@@ -96,7 +96,7 @@ fn pages_without_an_object_in_use_go_back_and_the_others_stay() {
     });
 }
 
-/// A thread that uses the cache meanwhile does not wait for pages that go back.
+/// Pages go back while another thread uses the cache; that thread does not wait for this.
 #[test]
 fn pages_go_back_beside_threads_that_use_the_cache() {
     let bed = SheafBed::new(Backing::Linux, 4096, 2, &small());

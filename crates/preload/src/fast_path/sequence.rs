@@ -1,11 +1,11 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
 //! The functions run the same sequences, in the same order, as `alloc` and `free` of
-//! [`FastPath`](quarry_mm::stack::FastPath), which `portable.rs` calls; `quarry_sys` has their
-//! text. A compiler needs five more instructions for `malloc` and eight more for `free`: it does
-//! not fold an atomic load into the instruction that uses it, and must keep a sequence's result
-//! past the sequence's end. These instructions would take a tenth of a pair's time. A change of one
-//! form needs the same change of the other form; both have the same tests.
+//! [`FastPath`](quarry_mm::stack::FastPath), which `portable.rs` calls; the sequences are in
+//! `quarry_sys`. A compiler needs five more instructions for `malloc` and eight more for `free`: it
+//! does not fold an atomic load into the instruction that uses it, and must keep a sequence's
+//! result past the sequence's end. These instructions would take a tenth of a pair's time. If you
+//! change this file or `FastPath`, change the other as well; both have the same tests.
 //!
 //! Plain loads replace acquire loads: on x86-64 every load is an acquire load, and an assembler
 //! does not reorder instructions.
@@ -61,7 +61,7 @@
 //! page as a word that these functions load (the thread's registration, the cell). With glibc 2.36
 //! this is more frequent for objects of 32 bytes.
 //!
-//! The alignment directive after each function aligns its section: functions start cache lines.
+//! The alignment directive after a function aligns its section, and so its start, to 64 bytes.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -155,7 +155,7 @@ fast_malloc! {
 }
 
 fast_malloc! {
-    /// `malloc` for callers in this library: exported names are called through a table.
+    /// `malloc` for callers in this library: a call of an exported name goes through a table.
     malloc_within, malloc_slow
 }
 

@@ -14,7 +14,7 @@ static void check_zero(const unsigned char *object, size_t size)
           object[at], at);
 }
 
-/* Fills objects of a size with other bytes, frees them by three routes, and allocates them
+/* Fills objects of one size with bytes other than 0, frees them by three routes, and allocates them
  * again. */
 static void zero_after_reuse(size_t size)
 {
@@ -41,7 +41,7 @@ static void zero_after_reuse(size_t size)
     }
 }
 
-/* Pages that one size has filled with other bytes serve the next size, through the zone. */
+/* Pages that objects of one size filled with 0xff go through the zone to the next size. */
 static void zero_after_pages_changed_use(void)
 {
     for (size_t i = 0; i + 1 < LENGTH(EDGE_SIZES); i++)

@@ -78,7 +78,7 @@ static void success_leaves_errno_alone(void)
     CHECK(errno == MARK, "free(NULL) changed errno");
 }
 
-/* Frees so much at once that the allocator gives memory back to the system meanwhile. */
+/* Frees so much at once that the calls of free give memory back to the system. */
 static void large_frees_leave_errno_alone(void)
 {
     enum { COUNT = 64 };

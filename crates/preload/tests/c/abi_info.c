@@ -38,7 +38,7 @@ static void mallinfo_follows(void)
     struct mallinfo2 wide = mallinfo2();
     CHECK(wide.arena + wide.hblkhd >= wide.uordblks, "arena %zu, hblkhd %zu, uordblks %zu",
           wide.arena, wide.hblkhd, wide.uordblks);
-    /* glibc has deprecated the narrow form, programs still call it */
+    /* glibc has deprecated the narrow form, but programs still call it. */
     struct mallinfo (*mallinfo_narrow)(void) = dlsym(RTLD_DEFAULT, "mallinfo");
     CHECK(mallinfo_narrow != NULL, "no mallinfo");
     struct mallinfo narrow = mallinfo_narrow();

@@ -1,6 +1,6 @@
 /*
- * The CPUs that threads may run on change while they allocate: from all to one and back, of the
- * whole process and of single threads. Also many more threads than there are slots.
+ * While threads allocate, the CPUs on which they may run change from all to one and back, for
+ * single threads and for the whole process. There may be many more threads than slots.
  * usage: around_affinity THREADS STEPS
  */
 #include "deadline.h"

@@ -1,6 +1,6 @@
 /*
- * Handlers of fork that allocate: some registered before anything of the program or its libraries
- * runs, some later. With one thread, and with several that allocate meanwhile.
+ * Handlers of fork allocate: some registered before any code of the program or its libraries runs,
+ * some later. The process has one thread, or several that allocate during the fork.
  */
 #include "deadline.h"
 #include "slots.h"

@@ -1,7 +1,7 @@
 /*
- * Asynchronous cancellation: POSIX lets a thread call only three functions under it, and malloc is
- * not one of them. So the threads allocate without it and compute with it. Requests to cancel them
- * come at any point, and their cleanup handlers free.
+ * While a thread has asynchronous cancellation, POSIX lets it call only three functions, and malloc
+ * is not one of them. So the threads switch it on only while they compute. They are cancelled at
+ * any point, and their cleanup handlers free their objects.
  */
 #include "deadline.h"
 

@@ -1,6 +1,6 @@
 /*
- * usage: around_commit MIB; under vm.overcommit_memory=2 the system promises no more than that to
- * all processes together. Requests beyond it are refused with ENOMEM, and smaller ones still
+ * usage: around_commit MIB; with vm.overcommit_memory=2 the system promises at most MIB to all
+ * processes together. A request above this limit is refused with ENOMEM, and smaller ones still
  * succeed.
  */
 #include "check.h"

@@ -1,6 +1,6 @@
 /*
- * A daemon: forks twice, leaves its session, closes every file descriptor, and goes on with the
- * memory of its ancestors. The first of these adopts the daemon, to learn how it ended.
+ * A daemon forks twice, leaves its session, closes every file descriptor, and goes on with the
+ * memory of its ancestors. The first ancestor adopts the daemon, to learn how it ended.
  */
 #include "deadline.h"
 

@@ -1,8 +1,8 @@
 /*
- * Each request to the system fails once; in other runs it fails with all that follow. malloc
- * returns NULL with ENOMEM, live objects keep their contents, every invariant holds, and when the
- * system serves again, so does malloc. The allocator calls the functions below, which come before
- * the C library's.
+ * In each run one request to the system fails, or that request and all later ones. malloc returns
+ * NULL with ENOMEM, live objects keep their contents, and every invariant holds. When the system
+ * serves again, malloc does, too. The allocator calls the functions below, because the loader finds
+ * them before the C library's.
  */
 #include "refused.h"
 

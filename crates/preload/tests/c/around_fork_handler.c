@@ -1,9 +1,9 @@
 /*
  * fork in a handler of a signal that interrupts malloc, free or fork itself. The process has one
- * thread; with the argument "reclaim" it also has the library's own.
+ * thread; with the argument "reclaim" it also has the library's background thread.
  *
- * Another process sends a signal each time the program has gone a step further. Every second child
- * that the handler forks returns from it and goes on with the interrupted work.
+ * Another process sends a signal after each step of the program. Of the children that the handler
+ * forks, every second one returns from the handler and goes on with the interrupted work.
  */
 #include "deadline.h"
 #include "slots.h"

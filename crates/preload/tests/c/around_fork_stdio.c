@@ -1,6 +1,6 @@
 /*
- * fork, while one thread allocates under the lock of a stream and another one waits for that lock
- * with the C library's list of streams locked, which fork locks itself.
+ * One thread allocates under the lock of a stream. Another holds the lock of the C library's list
+ * of streams, and waits for that stream. fork takes the lock of the list, too.
  */
 #include "deadline.h"
 

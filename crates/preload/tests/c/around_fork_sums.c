@@ -1,6 +1,6 @@
 /*
- * The accounts of a child of fork add up, although the threads of its parent were at work: they
- * allocate and free objects of every size, one calls malloc_trim, and the reclaim thread runs.
+ * In a child of fork all counts add up, although threads of the parent were at work: they allocate
+ * and free objects of every size, one calls malloc_trim, and the reclaim thread runs.
  */
 #include "deadline.h"
 #include "slots.h"

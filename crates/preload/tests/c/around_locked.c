@@ -1,6 +1,6 @@
 /*
- * mlockall before and in the middle of allocating: what is mapped later is locked too, and locked
- * memory cannot be given back. Exits with 77 and a reason where it may not lock.
+ * Switches mlockall on before and between allocations. Memory that is mapped later is locked, too;
+ * locked memory cannot be given back. Exits with 77 and a reason where it may not lock.
  */
 #include "deadline.h"
 

@@ -1,6 +1,6 @@
 /*
- * A program that locks one buffer and frees it locked, as those that keep secrets do: all the rest
- * goes back to the system. Exits with 77 and a reason where it may not lock.
+ * A program locks one buffer and frees it without unlocking it, as programs with secrets do. All
+ * other memory goes back to the system. Exits with 77 and a reason where it may not lock.
  */
 #include "memory.h"
 

@@ -1,6 +1,6 @@
 /*
  * The kernel refuses unshare(CLONE_NEWUSER) with EINVAL where a process has a second thread. Quarry
- * starts none before a program has freed 32 MiB. Exits with 77 and a reason where the kernel
+ * starts no thread before a program has freed 32 MiB. Exits with 77 and a reason where the kernel
  * refuses the call to every process.
  */
 #include "check.h"

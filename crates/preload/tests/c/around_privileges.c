@@ -1,7 +1,7 @@
 /*
- * The thread that gives memory back holds no right that the main thread has given up, and keeps no
- * thread from giving up more: the C library repeats a change of user in every thread and ends the
- * process where one refuses.
+ * The thread that gives memory back keeps no right that the main thread has given up. It can always
+ * follow a change of user: the C library repeats the change in every thread, and ends the process
+ * if one thread fails to.
  * usage: around_privileges user|beside|capabilities|first|effective|vow
  * Exits with 77 and a reason where this user has no rights to give up.
  */
@@ -61,8 +61,8 @@ static void become_nobody(void)
     CHECK(setgroups(0, NULL) == 0, "setgroups");
     CHECK(setgid(NOBODY) == 0, "setgid");
     CHECK(setuid(NOBODY) == 0, "setuid");
-    /* A thread that has just been created may follow after setuid has returned: without Quarry,
-     * too, in 45 of 3,000 runs of a program on a busy machine (glibc 2.36). */
+    /* A thread that was just created may change its user only after setuid has returned: without
+     * Quarry, too, in 45 of 3,000 runs of a program on a busy machine (glibc 2.36). */
     wait_until_all_have("Uid", "65534\t65534\t65534\t65534");
     CHECK(all_have("CapPrm", "0000000000000000"), "a thread has capabilities");
     CHECK(setuid(0) != 0, "nobody became root");
@@ -105,8 +105,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "first") == 0)
         set_capabilities(none);
-    /* For a program's first thread the C library unblocks its signal; later threads inherit
-     * that. */
+    /* When a program creates its first thread, the C library unblocks the signal by which it
+     * reaches other threads; later threads inherit this. */
     int is_beside = strcmp(argv[1], "beside") == 0;
     pthread_t other;
     CHECK(!is_beside || pthread_create(&other, NULL, sleeps, NULL) == 0, "pthread_create");

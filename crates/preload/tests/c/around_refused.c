@@ -17,8 +17,8 @@
 enum { WORKERS = 3, FORKS = 300 };
 
 static atomic_int stop;
-/* When the heap grows beside other threads, the allocator starts its own: so it grows after
- * this. */
+/* If the heap grows while there are other threads, the allocator starts a thread. So the heap grows
+ * after this barrier only, when threads are refused. */
 static pthread_barrier_t refused;
 
 /* Installs a filter for all threads. If clone3 fails with ENOSYS, the C library calls clone. */

@@ -1,7 +1,7 @@
 /*
- * The C library frees the thread-local storage of an ended thread while it holds the lock that
- * pthread_create takes as well, where the thread ran on a stack of the program's. That `free` may
- * be the one that finds 32 MiB to give back, so it must not be the one that starts a thread.
+ * When a thread ends whose stack was provided by the program, the C library frees the thread's
+ * local storage while it holds a lock that pthread_create takes as well. This `free` may find that
+ * 32 MiB can be given back, but it must not start a thread.
  */
 #include "deadline.h"
 
@@ -17,7 +17,7 @@ static void *end_at_once(void *argument)
     return argument;
 }
 
-/* Frees `fillers` objects of the size of a thread's storage: for some number, the array is full. */
+/* Frees `fillers` objects as large as a thread's storage: some number of them fills the array. */
 static void join_after(size_t fillers, size_t size, void *stack)
 {
     void *objects[FILLERS];
@@ -47,8 +47,8 @@ int main(void)
     CHECK(stack != MAP_FAILED, "mmap");
     for (size_t i = 0; i < BLOCKS; i++)
         free(blocks[i]);
-    /* A child has no such thread yet, but as much to give back: its first slow `free` would start
-     * it. */
+    /* A child has no background thread yet, but it has the parent's free memory to give back: its
+     * first slow `free` would start the thread. */
     static const size_t sizes[] = {320, 384};
     for (size_t size = 0; size < LENGTH(sizes); size++) {
         for (size_t fillers = 0; fillers < FILLERS; fillers++) {

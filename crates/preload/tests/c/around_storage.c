@@ -1,6 +1,6 @@
 /*
- * Thread-local storage of 57 KiB, which the C library puts on the stack of every thread: also of
- * the one that gives memory back, which needs stack besides.
+ * The C library puts thread-local storage, here 57 KiB, on the stack of every thread. The thread
+ * that gives memory back needs stack for its work in addition.
  */
 #include "deadline.h"
 #include "memory.h"

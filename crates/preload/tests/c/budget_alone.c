@@ -1,5 +1,5 @@
-/* Without a background thread: a shrinker is called inside of quarry_reclaim and quarry_limit_wait
- * only, on the caller's thread. */
+/* Without a background thread, a shrinker is called only inside quarry_reclaim and
+ * quarry_limit_wait, on the caller's thread. */
 #include "quarry.h"
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * Destroys a cache of which another CPU holds objects, in a thread that may not stop that CPU.
- * Prints how many objects are said to be in use then, and how many of these are not; or "reached",
- * if the thread can take back the other CPU's objects all the same.
+ * Prints how many objects the call reports as in use, and how many of these are not in use. Prints
+ * "reached" if the thread could take back the other CPU's objects after all.
  */
 #include "filter.h"
 

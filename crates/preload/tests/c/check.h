@@ -123,7 +123,7 @@ static UNUSED void require_quarry(void)
 }
 
 /* Demands that every invariant of the heap holds, if the library can check them. No other thread
- * may use the heap meanwhile. */
+ * may use the heap during the check. */
 static UNUSED void check_heap(const char *when)
 {
     int (*validate)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "quarry_validate");

@@ -1,6 +1,6 @@
 /*
  * Opens a plugin with RTLD_DEEPBIND, so that it binds to the C library and not to an object that
- * comes before it, and passes memory both ways.
+ * comes before the C library. Program and plugin pass memory to each other.
  * usage: deepbind PLUGIN OWNER; OWNER is part of the name of the object whose `free` the plugin
  * is to call
  */

@@ -1,6 +1,6 @@
 /*
  * A library that opens another by a name that only its own RUNPATH or its own folder resolves: the
- * loader looks at who called dlopen.
+ * loader looks at the object that calls dlopen.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

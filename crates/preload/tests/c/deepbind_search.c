@@ -1,6 +1,6 @@
 /*
- * Calls dlopen through a library with a RUNPATH of its own: what that names is found, with and
- * without RTLD_DEEPBIND, and a search from any other object misses it.
+ * Calls dlopen through a library that has a RUNPATH. With and without RTLD_DEEPBIND the loader
+ * finds objects in this path; if another object calls dlopen, it does not find them.
  * usage: deepbind_search CALLER BARE-NAME FOLDER-IN-ORIGIN
  */
 #include "check.h"

@@ -1,6 +1,6 @@
 /*
- * Closes every descriptor from 3 on, as daemons do, and opens FILE under each number that was in
- * use; with `all` standard error as well. What is printed at exit must not go into FILE.
+ * Closes every descriptor from 3 on (with `all`, also standard error), as daemons do, and opens
+ * FILE under each number that was in use. Quarry's output at exit must not go into FILE.
  * usage: environment_descriptor FILE [all]
  */
 #include "check.h"

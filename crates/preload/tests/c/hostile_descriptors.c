@@ -1,6 +1,6 @@
 /*
- * A daemon that closes every file descriptor and opens its own under the same numbers: the
- * allocator must neither need one that is gone nor write into one that is not its own.
+ * A daemon that closes every file descriptor and opens its own under the same numbers. The
+ * allocator must neither need a closed descriptor nor write to one of the daemon's.
  */
 #include "check.h"
 

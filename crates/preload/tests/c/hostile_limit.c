@@ -1,7 +1,7 @@
 /*
- * Runs under `ulimit -v` (as) or `ulimit -d` (data), which holds from the start of what it
- * executes: another program, or itself. Fills the memory with objects of each size in turn until
- * NULL and ENOMEM, frees everything, and demands the same again.
+ * Executes another program or itself under `ulimit -v` (as) or `ulimit -d` (data). Fills the memory
+ * with objects of each size in turn until malloc returns NULL with ENOMEM, frees everything, and
+ * fills it again: three quarters as many must fit.
  * usage: hostile_limit as|data MIB exec PROGRAM [ARGUMENT...]
  *        hostile_limit as|data MIB fill SIZE...
  */

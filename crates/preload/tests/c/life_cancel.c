@@ -1,8 +1,8 @@
 /*
- * Threads with a cancellation pending allocate and free: none of these calls is a cancellation
- * point, or a thread would vanish while the allocator holds a lock. The threads end at their call
- * of pthread_testcancel. Quarry's own output is no cancellation point either: malloc_stats is
- * written whole, and a double free ends the process.
+ * Threads with a cancellation pending allocate and free. No such call may be a cancellation point:
+ * the thread would end while the allocator holds a lock. The threads end at their call of
+ * pthread_testcancel. Quarry's own output is no cancellation point either: malloc_stats is written
+ * whole, and a double free ends the process.
  */
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /*
  * 10,000 short threads: each allocates, frees objects that dead threads left, and leaves some
- * itself. Ends by return, pthread_exit or cancellation; some are detached.
+ * itself. They end by return, pthread_exit or cancellation; some are detached.
  */
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// Allocation in destructors that run when a thread ends: keys of pthread, in several rounds, and
-// C++ thread_local objects; frees by the thread that joins.
+// Destructors that run when a thread ends allocate: those of pthread keys, in several rounds, and
+// those of C++ thread_local objects. The joining thread frees what they hand over.
 #include "check.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 /*
- * The program sets its own limit: requests beyond it are refused, what was in use stays, and a
- * higher limit lets it go on. With QUARRY_DISABLE=1 it learns that there is no limit. The functions
- * are looked up as a program does that also runs without Quarry.
+ * The program sets its own limit: requests beyond it are refused, blocks in use stay, and a higher
+ * limit lets the program go on. With QUARRY_DISABLE=1 the program learns that there is no limit. It
+ * looks the functions up by dlsym, like a program that also runs without Quarry.
  */
 #include "check.h"
 

@@ -3,7 +3,7 @@
  * Requests that cannot be served. `calls`: the test counts the system calls of a hundred requests
  * of each size, between two calls of getppid. `machine`: Quarry refuses requests larger than memory
  * and swap together exactly where the kernel refuses them to the C library. Exits with 77 and a
- * reason if other programs change the kernel's mode meanwhile.
+ * reason if vm.overcommit_memory is 2, or changes.
  */
 #include "memory.h"
 

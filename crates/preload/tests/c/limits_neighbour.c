@@ -48,7 +48,7 @@ static void released(void)
     CHECK(write(go[1], "x", 1) == 1 && waitpid(child, NULL, 0) == child, "wait");
 }
 
-/* Cache of a file that was read again and again fills three quarters of the limit. */
+/* The page cache of a file that was read again and again fills three quarters of the limit. */
 static void cache(const char *path)
 {
     size_t bytes = limit / 4 * 3;

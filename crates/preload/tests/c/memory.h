@@ -26,7 +26,7 @@ static UNUSED long field_of(const char *path, const char *name)
 
 /*
  * Where the system makes huge pages unasked, a touched page of a large block takes 2 MiB with any
- * allocator. Forbids that. Before Linux 6.18 this also forbids the huge pages that Quarry asks for.
+ * allocator. Forbids these; before Linux 6.18 also the huge pages that Quarry asks for.
  */
 static UNUSED void no_unasked_huge_pages(void)
 {

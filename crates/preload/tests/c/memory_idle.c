@@ -1,17 +1,17 @@
 /*
  * usage: memory_idle count|bytes|small SURVIVORS
  * Allocates 512 MiB in objects of 16 bytes to 1 MiB, and frees them in random order, except one in
- * SURVIVORS (0: all are freed). No call of the allocator follows, yet the memory goes back: what is
- * resident, and what the system counts. `count`: each power of two has as many objects; `bytes`: as
- * many bytes; `small`: objects of 16 to 1,395 bytes, and at most 1.25 times the survivors' pages
- * and 4 MiB stay.
+ * SURVIVORS (0: all are freed). Then the program makes no call of the allocator; all the same,
+ * resident memory and the system's count must fall. `count`: each power of two has as many objects;
+ * `bytes`: it has as many bytes; `small`: objects of 16 to 1,395 bytes, of which at most 1.25 times
+ * the survivors' pages and 4 MiB stay.
  */
 #include "memory.h"
 
 /*
- * How long to wait for what takes half a second to a second on an idle machine; on a busy machine,
- * other programs' threads may run first. The lab measures what is held after 2 seconds
- * (`idle-return`).
+ * Longest wait until the memory has gone back. On an idle machine this takes half a second to a
+ * second; on a busy one other programs' threads may run first. The lab measures how much is held
+ * after 2 seconds (`idle-return`).
  */
 enum { GENEROUS_SECONDS = 40 };
 
@@ -30,8 +30,8 @@ static void fill(struct objects *objects, const char *how, uint64_t *random)
 }
 
 /*
- * The kernel keeps stocks of charges per CPU. MemFree changes with other programs, so it is only
- * printed.
+ * The kernel charges a group for stocks on each CPU, so 4 MiB more may stay. Other programs change
+ * MemFree, so it is only printed.
  */
 static int agrees(ssize_t charged, size_t bound)
 {

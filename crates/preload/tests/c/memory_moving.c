@@ -1,8 +1,8 @@
 /*
- * A program moves the objects of sparse slabs together, and memory comes back. For pointers to no
- * object all figures are 0. Argument "told": under a policy whose quarry_malloc_dense also takes
- * objects that CPUs hold; "untold": where no object has figures. "freed" and "freed-densely": an
- * object that was freed by free or by quarry_free_dense is freed again.
+ * A program moves objects out of sparse slabs, and their memory comes back. For pointers to no
+ * object all figures are 0. "told": the policy's quarry_malloc_dense also takes objects that CPUs
+ * hold. "untold": no object has figures. "freed" and "freed-densely": an object that free or
+ * quarry_free_dense has freed is freed again.
  */
 #include "check.h"
 #include <quarry.h>

@@ -1,7 +1,7 @@
 /*
  * usage: memory_options at-once|never|no-thread|small|trim|late|early|worker
- * Checks the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and those to small
- * programs.
+ * Checks the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and when the
+ * background thread starts.
  */
 #include "memory.h"
 
@@ -46,8 +46,8 @@ static void never(void)
     CHECK(grown() <= 3 * MIB, "%zu bytes kept after malloc_trim", grown());
 }
 
-/* Without a background thread, calls of free give back what was free for the delay, down to 32
- * MiB. */
+/* Without a background thread, calls of free give back memory that was free for the delay, until 32
+ * MiB are left. */
 static void no_thread(void)
 {
     come_and_go(256 * MIB);
@@ -82,8 +82,8 @@ static void trim(void)
 }
 
 /*
- * A thread that only frees, once it may. In a process with threads no call of free starts the
- * thread that gives memory back, so it must exist before.
+ * A thread frees these objects after the barrier, and does nothing else. In a process with several
+ * threads no call of free starts the background thread, so that thread must exist before.
  */
 static struct objects handed_over;
 static pthread_barrier_t may_free;

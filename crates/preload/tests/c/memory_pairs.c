@@ -1,8 +1,8 @@
 /*
  * usage: memory_pairs PAIRS BUFFERS SIZE..
- * Allocates and frees each size in turn, PAIRS times, with BUFFERS of them live at a time, and
- * touches all of it. The test counts system calls between two calls of getppid; this program counts
- * the page faults after the first rounds.
+ * Allocates and frees each size in turn, PAIRS times, with BUFFERS blocks live at a time, and
+ * touches all their bytes. The test counts system calls between two calls of getppid; this program
+ * counts the page faults after the first rounds.
  */
 #include "memory.h"
 

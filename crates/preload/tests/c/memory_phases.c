@@ -1,6 +1,6 @@
 /*
- * 256 MiB of objects of one size, all freed, then as much in objects of another: memory of the
- * first phase serves the second, also straight away.
+ * Allocates 256 MiB in objects of one size, frees them all, and at once allocates as much in
+ * objects of another size. The memory of one phase serves the next.
  */
 #include "memory.h"
 

@@ -34,7 +34,7 @@ int main(int count, char **arguments)
     quarry_page *page = quarry_page_read(mapping, 3);
     CHECK(page != NULL, "no page");
     if (strcmp(kind, "unpin-twice") == 0) {
-        /* The page waits on the CPU for its list, and is pinned there. */
+        /* The page is in the add batch of the CPU, which pins it. */
         quarry_page_unpin(page);
         quarry_page_unpin(page);
         /* Without a check, this call would wait for ever. */

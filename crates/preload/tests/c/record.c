@@ -111,8 +111,8 @@ static void storm(int children)
         CHECK(status == 0, "a child ended by %#x", status);
 }
 
-/* Closes descriptors that it did not open, as daemons do, and opens a file under the number of
- * one. */
+/* Closes descriptors that the program did not open, as daemons do, and opens a file under one of
+ * their numbers. */
 static void close_all(const char *number)
 {
     CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0, "close_range");

@@ -18,7 +18,7 @@ static struct {
 static size_t count;
 static int refused;
 
-/* The distance between the failures that are tested: 1 tests each, `TEST_STEP` fewer. */
+/* The distance between the failures that are tested: 1 tests all, a larger `TEST_STEP` fewer. */
 static long test_step(void)
 {
     const char *text = getenv("TEST_STEP");

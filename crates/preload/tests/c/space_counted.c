@@ -1,7 +1,7 @@
 /*
  * The address space that the kernel counts for the process (VmSize) stays within 64 MiB + 1.25
- * times the bytes in use, also after most of these were freed; and so does the content of a core
- * file.
+ * times the bytes in use, also after most of these were freed. The content of a core file stays
+ * within this bound, too.
  */
 #include "deadline.h"
 #include "memory.h"

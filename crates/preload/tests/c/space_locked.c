@@ -24,7 +24,7 @@ int main(void)
         void *block = malloc(100 * MIB);
         CHECK(block != NULL, "malloc number %d", i);
         memset(block, i, 100 * MIB);
-        /* Covers mappings from before the first lock, too. Programs rarely unlock what they
+        /* Locks mappings that were made before mlockall, too. Programs rarely unlock what they
          * locked. */
         if (mlock(block, 100 * MIB) != 0)
             return not_allowed("mlock");

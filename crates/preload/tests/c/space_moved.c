@@ -1,8 +1,8 @@
 /*
- * A kernel that refuses to move pages after it has unmapped the target, as mremap may at a limit of
- * address space, or for a source of several mappings (Linux 5.7 to 6.16). `fills` says whether
- * another part of the program maps something into the hole at once. Contents stay, and Quarry never
- * touches foreign memory.
+ * The kernel refuses to move pages after it has unmapped the target, as mremap may at a limit of
+ * address space, or for a source of several mappings (Linux 5.7 to 6.16). With `fills`, another
+ * part of the program maps something into the hole at once. Contents stay, and Quarry never touches
+ * foreign memory.
  */
 #include "deadline.h"
 

@@ -1,6 +1,6 @@
 /*
- * Far more addresses than memory: blocks of half the machine's memory each, 4 TiB of them, of which
- * the program touches both ends. One grows, and small requests go on beside them.
+ * Takes far more addresses than memory: blocks of half the machine's memory, 4 TiB in all. Touches
+ * both ends of each block. One block grows, and small requests go on beside the blocks.
  */
 #include "memory.h"
 #include <sys/sysinfo.h>

@@ -1,7 +1,7 @@
 /*
  * All sizes, all entry points, threads, frees on other threads, and on demand forks and signals.
- * Every object carries a checksum of its contents. Bounded by steps, repeatable by seed except for
- * the order in which threads meet.
+ * Every object carries a checksum of its contents. STEPS bounds a run. A run with the same SEED is
+ * the same, except for the order in which threads meet.
  * usage: stress SEED THREADS STEPS [fork] [signals]
  */
 #include "check.h"

@@ -1,9 +1,9 @@
 //! Gives up, in the background thread, rights that the main thread gave up: rights are per thread.
 //!
-//! Changes of user and group need no work here, because the C library repeats them in every thread.
-//! It ends the process if a thread fails to (`nptl_setxid.c`), so this thread must never have fewer
-//! rights than the main thread may still use. For that reason it copies the main thread's
-//! *permitted* set of capabilities, not the effective one.
+//! Changes of user and group need no work here: the C library repeats them in every thread, and
+//! ends the process if one thread fails to (`nptl_setxid.c`). So that they succeed here, this
+//! thread must never have fewer rights than the main thread may still use. So it copies the main
+//! thread's *permitted* set of capabilities, not the effective one.
 
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::system_call::{filled, process_id};

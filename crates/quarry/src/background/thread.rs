@@ -1,7 +1,7 @@
 //! Starts the background thread, keeps it invisible to the program, and ends it.
 //!
 //! * Its stack has room for its own work in addition to the static thread-local storage of all
-//!   loaded objects, which the C library puts there and which may be larger.
+//!   loaded objects, which may be larger: the C library puts this storage on the stack.
 //! * It is an ordinary thread on all CPUs of the process, even if a real-time thread starts it.
 //! * It blocks every signal, so that no handler of the program runs on it.
 //! * If it is the last thread, after the main thread has ended by `pthread_exit`, it ends the

@@ -1,10 +1,10 @@
-//! Switches the profile at a client's request: without a signal, without the right to trace the
-//! process, and without a file that other users write.
+//! Switches the profile at a client's request. A request needs no signal, no right to trace the
+//! process, and no file that other users could write.
 //!
-//! A client sleeps on words of the process's record in the statistics page, as futexes. When the
-//! process publishes its statistics, at most ten times a second, it wakes these sleepers. From the
-//! words that had sleepers the process learns what clients request; no word ever changes. A
-//! system call filter that suits glibc's `malloc` permits this, because that `malloc` uses futexes.
+//! A client sleeps on futexes: words of the process's record in the statistics page. When the
+//! process publishes its statistics, at most ten times a second, it wakes these sleepers, and
+//! learns from the words on which clients slept what they request; no word ever changes. A system
+//! call filter that suits glibc's `malloc` permits this, because that `malloc` uses futexes, too.
 //!
 //! | word of the record | its sleepers |
 //! |---|---|

@@ -25,7 +25,7 @@ use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
 static IS_SHARED: AtomicBool = AtomicBool::new(false);
-/// The tables exist. The child of a fork looks here: to read the profile it would fault in a page.
+/// The tables exist. A fork's child checks this, because reading the profile would fault in a page.
 static HAS_TABLES: AtomicBool = AtomicBool::new(false);
 
 /// The name of the memfd, as `/proc/PID/fd` shows it.

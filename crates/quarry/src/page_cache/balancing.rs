@@ -159,7 +159,7 @@ impl Balancer for PageCaching {
     type Wait = BalanceWait;
 
     /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget
-    /// is below its low mark or lacks room for a request that waits. O(1); one load without either.
+    /// is below its low mark or lacks room for a request that waits. O(1); without both, one load.
     #[inline]
     fn is_due() -> bool {
         let budget = zones().budget();

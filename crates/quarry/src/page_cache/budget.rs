@@ -109,7 +109,7 @@ impl Budget {
     /// that grows with the square root of the limit). `scale` is the gap between the marks in
     /// 10,000ths of the limit: 1 to 3,000, by default 10 (the kernel's `watermark_scale_factor`).
     /// Where the high mark would exceed a quarter of the limit, all marks are lowered in
-    /// proportion. Without a limit the marks are 0, and a later limit applies both values.
+    /// proportion. Without a limit the marks are 0; both values apply once a limit is set.
     ///
     /// # Errors
     /// [`Error::NotAccepted`] for a scale outside this range, or a `min` above the limit.

@@ -152,7 +152,7 @@ impl<A: Access> FileBacking<A> {
         Ok(Self::over(file))
     }
 
-    /// Asks the system for the size, again if another task has changed the known size meanwhile.
+    /// Asks the system for the size; asks again if another task changes the known size during this.
     fn ask_size(&self) -> Result<u64, OsError> {
         let mut known = self.size.load(Ordering::Acquire);
         loop {

@@ -138,7 +138,7 @@ impl<'a> PageRef<'a, ReadWrite> {
 
     /// Waits until no task reads or writes the page, and keeps other tasks away. A thread that
     /// itself has the page latched would wait for ever. If more than 20 % of the memory is dirty
-    /// (`vm.dirty_ratio`), one of 32 calls first writes some. Writes by a fork's child are lost.
+    /// (`vm.dirty_ratio`), one of 32 calls first writes some. A fork's child loses what it writes.
     #[inline]
     #[must_use]
     pub fn latch_exclusive(self) -> PageWrite<'a> {

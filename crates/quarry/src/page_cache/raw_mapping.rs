@@ -123,7 +123,7 @@ impl RawMapping {
     /// Holds the page at `index`: it has one pin, however often its owner requests it. Without an
     /// effort, returns only a cached page. With an effort, also makes a new page, which is at once
     /// up to date, not latched, and has the private word 0. Only one task at a time holds pages of
-    /// a mapping. Meanwhile only this task may truncate the mapping, or discard or move its pages.
+    /// a mapping. Then no other task may truncate the mapping, or discard or move its pages.
     ///
     /// # Errors
     /// Same as [`get_or_alloc`](Self::get_or_alloc).

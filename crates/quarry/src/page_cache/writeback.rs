@@ -228,7 +228,7 @@ pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
 /// Writes all dirty pages of a range and waits for pages that other tasks write.
 ///
 /// # Errors
-/// [`Error::Withheld`], or the backing's error since the cursor; without one, since the last flush.
+/// [`Error::Withheld`], or an error of the backing since the cursor (`None`: since the last flush).
 pub(crate) fn flush<B: Backing>(
     core: &MappingCore,
     backing: &B,

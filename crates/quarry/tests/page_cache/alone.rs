@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Runs the test `name` of this binary, which is ignored otherwise, in a process of its own, with
+/// Runs the test `name` of this binary, an ignored test, in a process of its own with the given
 /// variables of the environment. Returns the process's standard error.
 pub(crate) fn alone(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run(name, variables);

@@ -84,12 +84,12 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
 }
 
 /// Bytes that the first reservation maps beyond its own, for the next ones: a process makes five,
-/// and each mapping takes 2.5 us of its start. The sum with that of the slots is no multiple of
-/// 2 MiB: from 6.12 on Linux aligns those, apart from other mappings.
+/// and each mapping takes 2.5 us of its start. Together with the slots they are no multiple of 2
+/// MiB: from 6.12 on, Linux aligns multiples, and so keeps them apart from other mappings.
 const SPARE_BYTES: usize = (3 << 20) + (64 << 10);
 
 /// The spare bytes that are left, `SPARE..END_OF_SPARE`: the end is 0 before the first reservation,
-/// and 1 while there are none.
+/// and 1 while no bytes are spare.
 static SPARE: AtomicUsize = AtomicUsize::new(0);
 static END_OF_SPARE: AtomicUsize = AtomicUsize::new(0);
 
@@ -186,8 +186,8 @@ unsafe impl Os for Linux {
     }
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        // The kernel has put these bytes on the first thread's stack, near the end of all addresses:
-        // below the windows under valgrind or with 39-bit addresses.
+        // The kernel has put the bytes of `AT_RANDOM` on the first thread's stack, near the end of
+        // all addresses. Under valgrind or with 39-bit addresses, that is below the windows.
         // SAFETY: getauxval has no preconditions.
         let end = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
         if let Some(start) = next_window(bytes, align).filter(|start| *start < end) {

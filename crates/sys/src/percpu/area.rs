@@ -11,8 +11,8 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Maximum number of slots for numbers above those of the possible CPUs: 16 MiB of addresses, which
-/// read as zero. An access to a slot with a still higher number faults; no CPU should have that.
+/// Maximum number of guard slots, for numbers that no CPU should have: 16 MiB of addresses, which
+/// read as zero. An access to a slot with a still higher number faults.
 const MOST_GUARDS: u32 = 64;
 
 /// Bytes of a slot populated by one call: the cells, and the arrays of twelve size classes.

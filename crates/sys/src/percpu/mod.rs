@@ -30,7 +30,7 @@
 //! * `layout`, `object`, `word_tree`: a slot's layout; objects; trees for walks
 //! * `area`, `room`, `place`: the memory of slots; the room of arrays, their opening and emptying
 //! * `per_cpu`: the traits of a backend
-//! * `stripes`, `locked`: a slot under its try-lock; slots that are used so
+//! * `stripes`, `locked`: a slot under its try-lock; slots that are only used under it
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
 //! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: the calls

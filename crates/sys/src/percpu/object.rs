@@ -11,8 +11,8 @@ pub type Object = NonNull<u8>;
 pub enum Push {
     /// The object is in the slot.
     Stored,
-    /// The array is full, not prepared or stopped by a drain, the guard differs, or the thread has
-    /// no slot. The caller takes the slow path.
+    /// The array is full, was not prepared, or was stopped by a drain; the guard differs; or the
+    /// thread has no slot. The caller takes the slow path.
     Refused,
     /// There was room, but the object is on top already (one of the [`LOOKED_AT`](super::LOOKED_AT)
     /// top ones of an array, or the head of a list): a double free. Nothing changed.

@@ -34,13 +34,13 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// on return: callers use it to choose pcp lists and counters, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
-    /// Lets only `thread` (a [task](crate::primitive::task::current)), or no thread, call
-    /// membarrier(2), which stops the sequences of other CPUs, while the process has several
-    /// threads: a seccomp filter may kill another thread for that call. Until this is called, every
-    /// thread may call membarrier(2). Backends that never call it ignore this.
+    /// While the process has several threads, lets only `thread` (a
+    /// [task](crate::primitive::task::current)), or no thread, call membarrier(2), which stops the
+    /// sequences of other CPUs. (A seccomp filter may kill other threads for that call.) Until this
+    /// is called, every thread may call membarrier(2). Backends that never call it ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Does `work`; meanwhile the calling thread may call membarrier(2), too. One thread at a time.
+    /// Does `work`, in which the calling thread may call membarrier(2), too. One thread at a time.
     fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
         work()
     }
@@ -127,13 +127,13 @@ pub unsafe trait Arrays: PerCpu {
     /// Gives `array` room, or more room, in the running CPU's slot, within `limits`. At the limits
     /// it takes room from unused arrays of the slot, and passes their objects to `take`, with the
     /// rules of [`drain_where`](Self::drain_where). Returns whether it gave any, perhaps in the
-    /// slot of a CPU that the thread has left meanwhile. O(arrays + objects taken), no system call.
+    /// slot of a CPU that the thread has left since. O(arrays + objects taken), no system call.
     fn make_room(&self, array: ArrayId, limits: &Limits, take: &mut Take<'_>) -> bool;
 
-    /// Moves the running CPU's array to a wide place, if the array may have one, a place is free,
-    /// and `limits` allow it, or gives it more room there. The array stays until drained. Returns
-    /// whether an array got room; it is another CPU's if the thread migrates meanwhile. O(objects),
-    /// no system call.
+    /// Moves the running CPU's array to a wide place, or gives it more room there, if the array may
+    /// have such a place, one is free, and `limits` allow it. The array stays there until drained.
+    /// Returns whether an array got room: another CPU's if the thread has migrated. O(objects), no
+    /// system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -193,8 +193,8 @@ pub unsafe trait Lists: PerCpu {
     unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
 
     /// Stores `new`, which is not all ones, in a word of a list's cell, if the running CPU has that
-    /// slot and the word holds `expected`. Returns whether it stored; it does
-    /// not while a drain has stopped the list. O(1).
+    /// slot and the word holds `expected`. Returns whether it stored; it never does while a drain
+    /// has stopped the list. O(1).
     ///
     /// # Panics
     /// Where the slot or the word does not exist.

@@ -47,8 +47,8 @@ struct Registration {
     active: bool,
 }
 
-/// Finds glibc's registration, without which the kernel restarts no sequence, and registers for
-/// membarrier(2), without which no task can stop another's. Returns the stand-in if either fails.
+/// Finds glibc's registration, which the kernel needs to restart sequences, and registers for
+/// membarrier(2), which stops others' sequences. Returns the stand-in if either fails.
 fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);

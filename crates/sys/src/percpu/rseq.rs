@@ -17,8 +17,8 @@ use core::mem::MaybeUninit;
 #[macro_use]
 mod machine;
 
-/// Runs a sequence on the cell of `$array`: `$operands` follow those that all of them share, the
-/// results of `registers` among them.
+/// Runs a sequence on the cell of `$array`. The sequence gets the operands that all sequences
+/// share, which include the results of `registers`, and then `$operands`.
 macro_rules! on_cell {
     ($sequence:ident, $registers:expr, $array:ident, $($operands:tt)+) => {{
         let (rseq, index, slots) = $registers;
@@ -40,17 +40,17 @@ unsafe impl Sequences for Rseq {
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
-        // (init ran before any caller could know an ArrayId). The slot is inside the area: mm_cid
-        // and cpu_id are below the size of the kernel's CPU mask, and beyond the slots the area
-        // reads as zero. All stores but the last go to registers; the last commits.
+        // (`init` ran before: see `PerCpu::INERT`). The slot is inside the area: mm_cid and cpu_id
+        // are below the size of the kernel's CPU mask, and beyond the slots the area reads as zero.
+        // The last store commits; before it, only the descriptor is stored.
         unsafe { on_cell!(pop, self.registers(area), array, r = out(reg) object) };
         Object::new(object)
     }
 
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
-        // SAFETY: as for `pop`; the store into the array lies at `top < end`, above `top`, which no
-        // reader loads until the committing store publishes it. `[top - 1]` and `[top - 2]` are
+        // SAFETY: as for `pop`; the store into the array goes to the word at `top`, below `end`. No
+        // reader loads it before the committing store raises `top`. `[top - 1]` and `[top - 2]` are
         // elements or the guard words in front of the array.
         unsafe {
             on_cell!(
@@ -77,8 +77,8 @@ unsafe impl Sequences for Rseq {
     }
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
-        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end` and above
-        // `top`, which no reader loads before the committing store.
+        // SAFETY: as for `push`; the copy writes `[top, top + n)`, which is below `end`. No reader
+        // loads these words before the committing store raises `top`.
         unsafe {
             on_cell!(
                 push_batch, self.registers(area), array,
@@ -92,8 +92,8 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let object: *mut u8;
-        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
-        // this CPU has taken the object since. Word 2 also counts aborted attempts.
+        // SAFETY: as for `pop`; if another task on this CPU takes the head before its link is read,
+        // the sequence restarts. Word 2 also counts aborted attempts.
         unsafe { on_cell!(list_pop, self.registers(area), array, r = out(reg) object) };
         Object::new(object)
     }

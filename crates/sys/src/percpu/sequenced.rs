@@ -12,9 +12,9 @@
 //!   no barrier: the closer ran on that CPU, so any other sequence on the slot was preempted and
 //!   will restart. Then the closer may migrate; the cell stays closed until the closer opens it.
 //! * Only the holder of the bounds' lock opens or closes a cell. A drain releases that lock between
-//!   closing and emptying; meanwhile other tasks leave cells that they find closed alone.
+//!   closing and emptying. In between, a task that finds a cell closed leaves it alone.
 //!
-//! The barrier is membarrier(2), which no other allocator calls, so a seccomp filter may kill its
+//! The barrier is membarrier(2). As no other allocator calls it, a seccomp filter may kill a
 //! caller. [`PerCpu::leave_barrier_to`] can leave the call to one thread. Then drains of other
 //! threads empty only the slot of the running CPU and the stripes, and report that they have not
 //! reached every slot, unless they borrow the right to the barrier ([`PerCpu::lending_barrier`]).
@@ -59,7 +59,7 @@ pub struct Sequenced<Q: Sequences> {
 const ANYBODY: usize = 0;
 const NOBODY: usize = 1;
 
-/// Attempts to close a cell of the running CPU; an attempt fails if the thread migrates meanwhile.
+/// Attempts to close a cell of the running CPU. An attempt fails if the thread migrates.
 const TRIES_TO_CLOSE: u32 = 8;
 
 /// Returns whether a batch is small enough for the sequences, which take at most 0xffff objects.
@@ -127,7 +127,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Empties those of the running CPU's arrays that `which` chooses, one after the other. A
-    /// thread that migrates meanwhile goes on with the arrays of its new CPU.
+    /// thread that migrates goes on with the arrays of its new CPU.
     fn drain_own(&self, which: &Which<'_>, take: &mut Take<'_>) {
         let here = self.current();
         if here.0 >= self.cpu_count() || !self.area().is_awake(here) {
@@ -211,7 +211,7 @@ impl<Q: Sequences> Sequenced<Q> {
         })
     }
 
-    /// Puts the guards back, except where a `compare_store` begun before has overwritten the mark.
+    /// Puts the guards back, except where a `compare_store` that began earlier overwrote the mark.
     fn restart_lists(&self, array: ArrayId) {
         for slot in self.stopped_lists(array) {
             let guard = self.saved_guard(slot).load(Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl<Q: Sequences> Sequenced<Q> {
 }
 
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and no other
-// code writes that slot's cell meanwhile. `give_room` writes the header only of a cell that every
+// code writes that slot's cell in between. `give_room` writes the header only of a cell that every
 // sequence refuses. A drain writes only to a closed cell that no running sequence saw open: either
 // `Cpus::barrier` has restarted all sequences, or a sequence on that very slot closed the cell, or
 // there is no other thread. The stripes' cells are written under their locks.
@@ -395,7 +395,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             self.stripes.drain_where(which, take);
             return false;
         }
-        // While this lock is held, only this drain leaves arrays stopped without `bounds_lock`.
+        // Only the holder of this lock keeps arrays stopped without holding `bounds_lock`.
         let _draining = self.draining.lock();
         let mut flushed = true;
         if self.stop_arrays(which) {

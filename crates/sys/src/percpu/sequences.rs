@@ -47,12 +47,12 @@ pub unsafe trait Cpus: Sync {
 /// # Safety
 /// Each operation does what the operation of the same name of [`Arrays`](super::Arrays),
 /// [`Lists`](super::Lists) or [`PerCpu`](super::PerCpu) promises, for the running CPU's slot, by
-/// one committing store, or restarts; `walk` only loads, and commits nothing. It loads bounds (or
-/// guard) before the header. It refuses a closed cell, a stopped list, and a thread without a
-/// registration.
+/// one committing store, or restarts; `walk` only loads, and commits nothing. Each other operation
+/// loads bounds (or guard) before the header. Each refuses a closed cell, a stopped list, and a
+/// thread without a registration.
 ///
-/// The caller of an operation promises what that other operation requires, and that a batch has
-/// 1..=0xffff objects; in `compare_store`, that the slot and the word exist.
+/// The caller promises what the operation of that name in those traits requires, and that a batch
+/// has 1..=0xffff objects; in `compare_store`, that the slot and the word exist.
 pub unsafe trait Sequences: Cpus {
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 

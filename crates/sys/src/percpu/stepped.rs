@@ -474,8 +474,8 @@ unsafe impl Sequences for Stepped {
             loop {
                 let place = (index >> shift & LAST) as usize;
                 // SAFETY: the word lies in a node that this sequence has found in the tree; the
-                // caller promises that it stays one until a barrier, which would have interrupted
-                // the load.
+                // caller promises that the node stays one until a barrier, which would have
+                // interrupted this load.
                 let word =
                     attempt.load(unsafe { &*(node as usize as *const AtomicU64).add(place) })?;
                 if word & WordTree::IS_NODE == 0 {

@@ -1,5 +1,5 @@
 //! A stripe: a slot under its try-lock. Stripes have the cells and arrays that sequences use, so
-//! one drain serves both kinds. The lock is a word that holds its owner's task.
+//! one drain empties CPUs' slots and stripes. The lock is a word that holds its owner's task.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, SlotIndex};
@@ -193,8 +193,8 @@ impl AnyLock for Stripe<'_> {
         None
     }
 
-    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. Any other
-    /// holder does not exist in the child; it has stored the cell's new header, or changed nothing.
+    /// Unlocks the stripe in the child of a fork, unless the calling task holds it. Another holder
+    /// does not exist in the child; it had stored the cell's new header, or had changed nothing.
     fn adopt_in_child(&self) {
         let me = task::current() as u64;
         if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {

@@ -7,13 +7,13 @@
 //! leaf        ..01: the other bits belong to the owner
 //! ```
 //!
-//! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`; nodes below it
-//! have the shift `s - 6`, those with shift 0 have leaves. Shifts are even, so bit 0 tells a leaf
-//! from a head (the top node); bit 1 tells a node from a leaf or an empty word.
+//! A node with the shift `s` has the word for index `i` at place `(i >> s) % 64`. Nodes below it
+//! have the shift `s - 6`; those with shift 0 have leaves. In the root word, bit 0 is 1 for a leaf,
+//! and 0 for a head (shifts are even). A word of a node has bit 1 set only if it names a node.
 //!
 //! A walk descends until a word names no node. A node that is removed during a walk may join
 //! another tree, or the same one at another height. The walk then ends at an empty word, or at a
-//! wrong leaf, which the leaf's owner detects by its contents.
+//! wrong leaf. The tree's owner detects a wrong leaf by its contents.
 
 use crate::primitive::{AtomicU64, Ordering};
 

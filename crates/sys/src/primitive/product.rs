@@ -111,7 +111,7 @@ pub(super) fn sleep(ns: u64) {
 
 #[cfg(not(miri))]
 pub(super) fn reads_zero(address: usize) -> Option<bool> {
-    // The call needs a second futex; this one has no waiters either.
+    // The call needs a second futex: this one, which has no waiters.
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: with no thread to wake or to move, the call compares the word with 0 and does

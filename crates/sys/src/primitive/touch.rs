@@ -5,7 +5,7 @@
 //! between its CPUs. In products, and under the model, the calls are empty.
 //!
 //! One call stands for all accesses of one operation to one value, and precedes them. Taking a lock
-//! does not announce the guarded value, which may have many cache lines: a section uses few.
+//! does not announce the guarded value: a section may use few of its cache lines.
 
 use super::backend::machine;
 use super::machine::Access;

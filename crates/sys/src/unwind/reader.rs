@@ -55,7 +55,7 @@ impl Reader {
         Some(u64::from_le_bytes(self.take()?))
     }
 
-    /// A reader of the bytes whose number stands here; this one goes on after them.
+    /// Reads a length; returns a reader of that many bytes, and goes on after them.
     pub(super) fn block(&mut self) -> Option<Self> {
         let bytes = self.number()? as usize;
         let block = self.part(bytes);

@@ -50,7 +50,7 @@ impl Stack {
             self.end += PAGE;
         }
         // SAFETY: the word is aligned. The first page holds the running thread's frames, and the
-        // kernel has read the others. All lie below the frames of live callers, so they stay.
+        // kernel has read the others. All belong to live callers, so they stay mapped.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }

@@ -90,7 +90,7 @@ struct Common {
     program: Reader,
 }
 
-/// The entry of the table at which `table` is; `None` for its end, or one with a length of 64 bits.
+/// The entry at which `table` is; `None` at the table's end, or if the entry's length has 64 bits.
 fn entry(mut table: Reader) -> Option<Reader> {
     let bytes = table.word()?;
     (bytes != 0 && bytes != u32::MAX).then(|| table.part(bytes as usize))

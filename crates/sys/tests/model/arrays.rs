@@ -189,7 +189,7 @@ fn widening(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// The same, and the array gets its wide place in two steps.
+/// Like `widening`, but the array gets its wide place in two steps.
 fn growing(bug: PlantedBug) {
     let slots = slots_of(1, 1, bug);
     slots.area().define_wide(ARRAY, 3);
@@ -231,8 +231,8 @@ fn widening_while_moved(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// Two threads with an array each, on one CPU or on two, share room for few objects. On a miss an
-/// array takes the other one's room, which that thread may be using; and a drain takes all room.
+/// Two threads with an array each, on one CPU or on two, share room for few objects. A thread whose
+/// array misses takes the other array's room, even while it is used. A drain takes all room.
 fn sharing_room(bug: PlantedBug, cpus: u32) {
     const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1, ..Limits::NONE };
     let slots = slots_of(cpus, 2, bug);

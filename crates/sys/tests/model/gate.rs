@@ -54,7 +54,7 @@ fn no_thread_is_inside_a_closed_gate() {
     });
 }
 
-/// A thread that is inside enters again, although the gate has been closed meanwhile.
+/// A thread that is inside enters again, although the gate has been closed since.
 #[test]
 fn inside_twice() {
     check(|| {

@@ -1,7 +1,7 @@
 //! Lists under the model checker: pushes, pops and guards beside drains, which lose nothing.
 //!
-//! A guard stands for a slab that a CPU has frozen: for each guard that `compare_store` installs,
-//! exactly one drain returns it.
+//! A guard stands for a slab that a CPU has frozen: exactly one drain returns each guard that
+//! `compare_store` installs.
 
 use crate::{Slots, all_once, check, expect_failure};
 use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
@@ -153,8 +153,8 @@ fn on_one_cpu(bug: PlantedBug) {
     guarded(bug, 1);
 }
 
-/// A whole list is stored into word 0, as a slab's free list is, and taken out as a whole, beside
-/// pops and a drain.
+/// One store puts a whole list into word 0, as a slab policy does with a slab's free objects.
+/// Another takes the list out, beside pops and a drain.
 fn whole_lists(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
     let objects = Objects::new(2);

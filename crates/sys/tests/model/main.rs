@@ -20,8 +20,8 @@ use std::ops::Deref;
 
 static OS: FakeOs = FakeOs::new(4096);
 
-/// The most runs under each scheduler in which a planted bug has to show. The first run that shows
-/// it is the last.
+/// Maximum number of runs under each scheduler. A planted bug has to show in one of them, which is
+/// then the last.
 const PLANTED_RUNS: usize = 50_000;
 /// Number of times that each scheduler has its turn.
 const TURNS: usize = 25;

@@ -64,7 +64,7 @@ pub(crate) struct TwoCpus {
     cpus: [Cpu; CPUS],
     running: Cell<usize>,
     main: UnsafeCell<MaybeUninit<libc::ucontext_t>>,
-    /// The CPUs whose cache has each line, one bit each.
+    /// For each line, the CPUs whose caches have it: a bit for each CPU.
     lines: RefCell<BTreeMap<usize, u8>>,
     outcome: RefCell<Outcome>,
     /// The payload of a task that has panicked.

@@ -30,9 +30,9 @@ enum Disturbance {
     Signal,
     /// The thread continues on another CPU.
     Migration,
-    /// Meanwhile another thread of the process, on the same CPU, changes the same cell.
+    /// During the stop, another thread changes the same cell on the same CPU.
     Intruder,
-    /// Meanwhile another thread drains the cell.
+    /// During the stop, another thread drains the cell.
     Drain,
 }
 
@@ -440,7 +440,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
 }
 
 /// Steps through one operation, disturbs it before instruction `index` of its sequence or at the
-/// end of the sequence, and runs on to the second marker. Returns whether it was inside the
+/// end of the sequence, and runs on to the second marker. Returns whether the thread was inside the
 /// sequence. `arming` is the address of the instruction that arms the sequence, once it is known.
 fn interrupt(
     tracee: &Tracee,

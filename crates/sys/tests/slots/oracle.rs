@@ -20,7 +20,7 @@ pub(crate) enum Op {
     PushBatch(ArrayId, usize),
     Widen(ArrayId),
     Drain(ArrayId),
-    /// Sets the list's guard to a number by `compare_store`, which expects the old guard if true.
+    /// Sets the list's guard to the number by `compare_store`, which expects the old guard if true.
     SetGuard(bool, u64),
     ListPush(u64),
     ListPushAgain,
@@ -185,7 +185,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 
     /// Gives a "push again" its object: the one in the running CPU's slot. A list's guard must be
-    /// unique, because the thread may migrate: the object would then be on two lists.
+    /// unique: else the thread might migrate and push the object to a second list.
     fn resolve(&mut self, op: &Op, here: SlotIndex) -> Op {
         let guards = self.models.iter().map(|model| model.list.guard);
         let guard = self.models[here.index()].list.guard;

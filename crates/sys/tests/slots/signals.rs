@@ -102,8 +102,8 @@ impl Drop for Storm {
     }
 }
 
-/// Calls `work`, with the thread's index, on each of several threads to which a timer sends signals
-/// meanwhile. Returns the results.
+/// Calls `work` on several threads, with the thread's index. During this, timers send signals to
+/// these threads. Returns the results.
 fn under_storm<T: Send>(slots: &Slots<NativeSlots>, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     SLOTS.store(std::ptr::from_ref(slots).cast_mut(), Ordering::Release);
     let results = std::thread::scope(|scope| {

@@ -192,7 +192,7 @@ fn wide_places_run_out<S: Backend>() {
         fill(&slots, array, 3);
         slots.widen(array)
     };
-    // A thread that migrates meanwhile uses several slots: then more arrays may find a place.
+    // A thread that migrates uses several slots, so more arrays may find a place.
     let widened = arrays.iter().filter(|array| widen(**array)).count();
     assert!(widened >= WIDE_PLACES, "{widened} arrays are wide");
     if !S::DECLARED {
@@ -221,7 +221,7 @@ fn wide_places_grow<S: Backend>() {
     slots.area().define_wide(array, usize::MAX);
     let eight = Limits { wide: 8, ..Limits::NONE };
     let mut pushed = 0;
-    // A thread that migrates meanwhile uses another slot, whose array may have another room.
+    // A thread that migrates uses another slot, where the array may have other room.
     let mut fill_up = || {
         while slots.put(array, tag(pushed)) != Push::Refused {
             pushed += 1;

@@ -1,7 +1,7 @@
 //! Processes and threads without restartable sequences, without membarrier, and after `fork`.
 //!
-//! The suites run again in child processes that lack something. The variable `EXPECT` tells a child
-//! whether it has to find sequences, so that no suite passes by using another backend.
+//! The suites run again in child processes without rseq or membarrier. The variable `EXPECT` tells
+//! a child whether it has to find sequences, so that no suite passes by using another backend.
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
@@ -138,8 +138,8 @@ fn the_barrier_is_left_to_one_thread() {
     if slots.is_locked() {
         return;
     }
-    // glibc may take this process for one with a single thread, which needs no barrier; with a
-    // second thread it cannot.
+    // A single thread needs no barrier, and glibc may count only one in this process. So the test
+    // starts a second thread.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");

@@ -17,7 +17,7 @@ const OBJECTS_EACH: usize = 12;
 const ROUNDS: usize = 1_000_000;
 /// Drains of such a run.
 const DRAINS: usize = 5_000;
-/// Slots under locks show bugs sooner: they make one in this many of the operations.
+/// Runs on locked slots show bugs sooner, and make only one in this many of the operations.
 const LOCKED_SHARE: usize = 20;
 
 /// The threads of a run.

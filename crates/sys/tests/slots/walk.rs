@@ -1,9 +1,9 @@
 //! The assembly of a walk, interrupted at each of its instructions, as `abort` does with the other
 //! sequences.
 //!
-//! The tracer stops a walk at each instruction. Meanwhile a signal handler of the thread, or
-//! another thread after a barrier, moves the tree to other nodes and overwrites the old ones. The
-//! walk has to restart and find the new leaf.
+//! The tracer stops a walk at each instruction. Then a signal handler of the thread, or another
+//! thread, moves the tree to other nodes and overwrites the old ones; that other thread calls the
+//! barrier in between. The walk has to restart and find the new leaf.
 
 use crate::support::{Backend, Slots};
 use crate::threads::{allowed_cpus, pin};
@@ -25,7 +25,7 @@ enum Disturbance {
     Preemption = 1,
     /// A signal whose handler moves the tree.
     Signal,
-    /// Another thread moves the tree, after a barrier.
+    /// Another thread moves the tree, calls the barrier, and overwrites the old nodes.
     Intruder,
     /// Like `Signal`, but `rseq_cs` is cleared, so that the kernel does not restart the walk.
     Unprotected,
@@ -197,8 +197,8 @@ fn check(case: Case, found: u64) {
         shared().strayed.fetch_add(u32::from(found == FREED), Ordering::Relaxed);
         return;
     }
-    // A walk that is stopped inside its sequence restarts and finds the new leaf; after its end it
-    // has already found the old one.
+    // A walk that is stopped inside its sequence restarts and finds the new leaf. A walk that is
+    // stopped after its sequence has found the old leaf.
     let number = if moved && inside { NEW } else { OLD };
     assert_eq!(found, case.answer(number), "{case:?}, disturbance {disturbance}, inside {inside}");
 }

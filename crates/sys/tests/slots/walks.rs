@@ -130,8 +130,8 @@ fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
             scope.spawn(move || {
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
-                    // SAFETY: a node stays a node until the end: the last nodes are freed after all
-                    // threads have ended.
+                    // SAFETY: a removed node is freed only after several barriers, and the last
+                    // nodes after all threads have ended.
                     let found = unsafe { slots.walk(tree, at) };
                     assert_ne!(found, FREED, "a walk in a node that was overwritten");
                     assert!(found == 0 || found >> 2 >= last, "a walk goes back in time");

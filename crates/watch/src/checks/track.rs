@@ -5,8 +5,8 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 /// Callers in a track, innermost first (`TRACK_ADDRS_COUNT`, `mm/slub.c`, Linux 6.18).
 pub(crate) const TRACK_FRAMES: usize = 16;
 
-/// The thread that allocated or freed an object, the time, and its callers; thread 0 before that. A
-/// program may overwrite a track, so readers use no value in it as an address.
+/// The thread that allocated or freed an object, the time, and its callers; the thread is 0 until
+/// then. A program may overwrite a track, so readers use no value in it as an address.
 #[repr(C)]
 pub(crate) struct Track {
     thread: AtomicU64,

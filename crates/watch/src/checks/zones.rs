@@ -58,7 +58,7 @@ impl Range {
         }
     }
 
-    /// Finds the first byte that differs from the pattern. The program may write meanwhile.
+    /// Finds the first byte that differs from the pattern. The program may write during the call.
     ///
     /// # Safety
     /// The bytes are readable memory of the stack.

@@ -2,9 +2,9 @@
 //!
 //! Sampling is a Poisson process over allocated bytes, as in tcmalloc and Go: each byte has a
 //! *point* with the same small probability. An object with a point is a sample, so an object of `n`
-//! bytes is a sample with the probability `1 - exp(-n / mean)`. Counts divided by that are unbiased
-//! for any order and sizes of requests. The gaps between points are exponentially distributed, and
-//! so memoryless: as long as no code has read a gap, another gap may replace it.
+//! bytes is a sample with the probability `1 - exp(-n / mean)`. Counts divided by this probability
+//! are unbiased for any order and sizes of requests. The gaps between points are exponentially
+//! distributed, so memoryless: as long as no code has read a gap, another one may replace it.
 
 use quarry_mm::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -45,8 +45,8 @@ fn next(mut state: u64) -> u64 {
 fresh_zero! {
     /// The bytes up to the next sample on one CPU.
     ///
-    /// Loads and stores are plain: a thread that loses its CPU between them may later store an old
-    /// gap over a newer one, which no code has read. No other CPU uses the cache line.
+    /// Loads and stores are plain. A thread that loses its CPU between them may later store an old
+    /// gap over a newer one: no code has read the newer gap. No other CPU uses the cache line.
     #[repr(align(128))]
     pub(super) struct Countdown {
         left: AtomicU64,

@@ -235,7 +235,7 @@ impl HeapProfile {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let session = self.session.load(Ordering::SeqCst);
         let added = if session % 2 == 1 { add(tables, session) } else { None };
-        // A signal handler may have forked meanwhile, and the child has reset the count.
+        // In a child forked by a signal handler in between, the count was reset to 0.
         let less = |busy: u32| busy.checked_sub(1);
         let _ = self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         added

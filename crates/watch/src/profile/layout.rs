@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Readers may read while the process samples, so they check every word. In a file, a copy of
-//! `/proc/self/maps` follows the profile, by which readers find the code at the addresses.
+//! `/proc/self/maps` follows the profile: with it readers find the code at the addresses.
 
 /// First word: "QUARRYHP".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYHP");

@@ -1,8 +1,8 @@
 //! The sampled objects that are in use.
 //!
 //! A record stays at its place, so any task that has its number may read it. Free records form a
-//! linked stack whose head counts changes, so that an interrupted task detects that another task
-//! has taken and returned a record meanwhile (ABA).
+//! linked stack. Its head counts changes, so that an interrupted task detects that another task has
+//! taken and returned a record in between (ABA).
 
 use quarry_mm::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};

@@ -1,8 +1,8 @@
 //! `single`: one lock per node, as in Linux 4.15.
 //!
-//! Pages are added and removed one by one in a critical section. An add batch holds a node's lock
-//! while consecutive pages are of that node (`pagevec_lru_move_fn`). A release does the same, but
-//! drops the lock at every 32nd page, so that other tasks do not wait for a long list
+//! Pages are added and removed one by one in a critical section. The drain of an add batch holds a
+//! node's lock while consecutive pages are of that node (`pagevec_lru_move_fn`). A release does the
+//! same, but drops the lock at every 32nd page, so that other tasks do not wait for a long list
 //! (`release_pages`, `SWAP_CLUSTER_MAX`).
 
 use quarry_cache::lru::{

@@ -5,7 +5,7 @@
 //! second list, of movable pages, because the kernel increments its list index before it uses it.
 //!
 //! Up to Linux 2.6.31 one list held pages of all migratetypes (5f8dcc21211a, 2.6.32). For pages of
-//! one type, such as those of slabs, the three lists behave the same.
+//! one type, such as those of slabs, three lists behave like that one.
 
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning};

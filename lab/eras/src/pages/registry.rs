@@ -9,7 +9,7 @@ use crate::registry::{Registered, named};
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning, V6_18};
 
-/// Calls the macro `$callback` with all lines. A line is `Type, "page in docs/policies",
+/// Calls the macro `$callback` with all types of policies, each as `Type, "page in docs/policies",
 /// "what it is", [identifier: "name" = value, ..];`.
 macro_rules! page_policies {
     ($callback:ident) => {
@@ -43,9 +43,9 @@ pub(super) use page_policies;
 macro_rules! define {
     ($($type:ident, $page:literal, $about:literal,
        [$($id:ident: $name:literal = $value:expr),+];)+) => {
-        /// One of the page policies, chosen by its name while a program runs. Each decision looks
-        /// the choice up, for every policy alike: the look-ups take 23 of the 325 instructions of
-        /// an allocation and a free of a page.
+        /// One of the page policies, chosen by its name while a program runs. Every decision first
+        /// looks up which policy was chosen. These look-ups take 23 of the 325 instructions of an
+        /// allocation and a free of a page, under every policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Chosen {
             $(#[doc = $about] $type($type)),+

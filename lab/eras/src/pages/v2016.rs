@@ -2,16 +2,16 @@
 //!
 //! Three lists of single pages by migratetype, then one list per order 1..=3 for all migratetypes.
 //! A refill takes `batch` *blocks*, to save operations under the lock; a drain gives back `batch`
-//! *pages*, to bound the memory held. All lists share one count, in pages. Only the drain corrects
-//! it, because only the drain knows how many pages it took. From version 3 on a drain begins with
-//! list 0 (`pindex` starts as `UINT_MAX`), whichever list the free used.
+//! *pages*, to bound the memory held. All lists share one count, in pages. The drain itself lowers
+//! the count, because it takes whole blocks and so may take more than `batch` pages. From version 3
+//! on a drain begins with list 0 (`pindex` starts as `UINT_MAX`), whichever list the free used.
 //!
 //! The document raises `high` so that a refill rarely makes the next free drain, but the archived
 //! text lacks the hunk that does so. The first version of the series (21 November 2016) has `high =
 //! 3 * batch + 8 * batch`; no list of changes up to version 6 names another value, and in version 5
-//! the author refers to version 1's comment on `high`. So it is 341 pages for a batch of 31.
-//! `v2016-186` is Quarry's own: the same lists with the `high` of Linux 4.9 (`pageset_set_batch`).
-//! It shows what raising `high` adds: after a refill of order 3 (248 pages) the next free drains.
+//! the author refers to version 1's comment on `high`. So here `high` is 341 pages for a batch of
+//! 31. `v2016-186` is Quarry's own: these lists with the `high` of Linux 4.9 (`pageset_set_batch`),
+//! under which the next free after a refill of order 3 (248 pages) drains.
 
 use quarry_mm::frame::{MigrateType, Order, PCP_TYPES};
 use quarry_mm::pcp::{

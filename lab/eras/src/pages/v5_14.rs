@@ -1,9 +1,10 @@
 //! `v5.14`: the lists of Linux 5.14, one for each migratetype of orders 0..=3 and 9, with a fixed
-//! `high`. `v5.18` (to 6.6) drains whole lists; a free of orders 1..=3 after a drain empties all.
+//! `high`. `v5.18` (to 6.6) has two changes: a freed block of orders 1..=3 that follows a drain
+//! sends all listed pages to the zone (`free_high`), and drains take whole lists.
 //!
-//! `high` is each CPU's share of the low watermark, so full lists do not yet cause reclaim. Frees
-//! in a row double the next drain (`free_factor`), allocations halve it. Refills have a fixed size.
-//! During reclaim the lists keep four batches.
+//! `high` is each CPU's share of the low watermark, so full lists do not yet cause reclaim. Each
+//! drain doubles the next one (it adds 1 to `free_factor`); each allocation halves `free_factor`.
+//! Refills have a fixed size. During reclaim the lists keep four batches.
 
 use quarry_mm::frame::{MigrateType, Order, PAGEBLOCK_ORDER};
 use quarry_mm::pcp::{
@@ -14,8 +15,7 @@ use quarry_mm::pcp::{
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V5_14 {
-    /// True for two changes of Linux 5.18: a freed block of orders 1..=3 that follows a drain sends
-    /// all listed pages to the zone (`free_high`), and drains take whole lists.
+    /// True for `v5.18`, with the two changes of Linux 5.18.
     pub frees_high: bool,
 }
 

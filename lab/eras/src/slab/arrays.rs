@@ -4,8 +4,8 @@ use core::mem::MaybeUninit;
 use quarry_mm::slab::{CacheId, CacheIn, Idle, SlabContext, written};
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, SlotIndex};
 
-/// Gives the objects of the arrays that `idle` selects to `take`, by one membarrier for all of
-/// them. Returns whether there were any.
+/// Empties the arrays that `idle` selects, by one membarrier for all these arrays, and gives their
+/// objects to `take`. Returns whether there were any objects.
 pub(super) fn drain<P: Arrays>(
     context: &SlabContext<'_, P>,
     idle: Idle<'_>,
@@ -23,8 +23,8 @@ pub(super) fn drain<P: Arrays>(
     any
 }
 
-/// Takes the top objects out of the running CPU's array and puts them back. Returns whether
-/// `object` is among them. If the array refuses them, `take` gets them.
+/// Returns whether `object` is among the top objects of the running CPU's array. To find out, takes
+/// these objects out and puts them back. If the array refuses them, `take` gets them.
 pub(super) fn is_on_top<P: Arrays>(
     percpu: &P,
     array: ArrayId,

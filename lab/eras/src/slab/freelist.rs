@@ -65,7 +65,7 @@ impl Freelist {
     }
 }
 
-/// A list with its last object (`kmlist`), which joins another in O(1).
+/// A list that knows its last object (`kmlist`), so that it joins another list in O(1).
 ///
 /// Equations: `head = none <=> tail = none <=> count = 0`; the link of `tail` is 0; `tail` is
 /// `count - 1` links after `head`.
@@ -75,7 +75,7 @@ pub(super) struct Chain {
     pub(super) tail: Option<Object>,
 }
 
-// SAFETY: addresses of objects; one thread at a time owns a chain and its objects.
+// SAFETY: a chain holds addresses of objects, and one thread at a time owns it and the objects.
 unsafe impl Send for Chain {}
 // SAFETY: zero bytes are an empty chain: no head, no tail, no objects.
 unsafe impl FreshZero for Chain {}

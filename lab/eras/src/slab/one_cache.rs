@@ -1,5 +1,5 @@
-//! One cache during an operation, for all policies with tables of their own, with conversions
-//! between objects, slabs and nodes.
+//! One cache during an operation, and conversions between its objects, slabs and nodes: for all
+//! policies that have tables of their own.
 
 use quarry_mm::frame::{NodeId, Pfn};
 use quarry_mm::slab::{Cache, CacheIn, Late, SlabContext, not_in_use};
@@ -36,8 +36,8 @@ impl<'a, P: PerCpu, T> OneCache<'a, P, T> {
         self.context.slab_of(self.cache, object)
     }
 
-    /// The node of a slab's memory. A slab that the guard of a CPU's list named may have been freed
-    /// since, and its pageblock may even have left its zone. Callers then accept any node.
+    /// The node of a slab's memory. A slab that a CPU's guard named may be freed by now, and its
+    /// pageblock may even have left its zone; the result is then any node, which callers accept.
     pub(super) fn node_of_slab(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.zones.memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
@@ -104,8 +104,8 @@ pub(super) fn no_start(cache: &Cache, address: Object) -> ! {
     ))
 }
 
-/// The methods of a [`SlabPolicy`](quarry_mm::slab::SlabPolicy) with [`Late`] tables that pass the
-/// call on to the cache, or to the tables if there are any.
+/// Those methods of a [`SlabPolicy`](quarry_mm::slab::SlabPolicy) that only pass a call on: to the
+/// cache or, for `visit_locks`, to the policy's [`Late`] tables once they exist.
 macro_rules! pass_on {
     () => {
         fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {

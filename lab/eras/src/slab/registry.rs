@@ -4,8 +4,7 @@
 use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
 use quarry_sys::percpu::{Arrays, Lists, PerCpu};
 
-/// Calls the macro `$callback` with the policies of this crate. A line is
-/// `identifier: "name", Type;`.
+/// Calls the macro `$callback` with the policies of this crate, as `identifier: "name", Type;`.
 #[macro_export]
 macro_rules! slab_policies_of_eras {
     ($callback:ident) => {
@@ -50,8 +49,8 @@ pub trait Registered {
     type Policy;
 }
 
-/// Returns the number of the line of a policy, found by the policy's name or an alias. It can
-/// choose a policy at compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
+/// Returns the index in [`SLAB_POLICIES`] of the policy with this name or alias. As a constant it
+/// chooses a policy at compile time: `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
 /// If there is no such policy; at compile time, that fails the build.

@@ -15,8 +15,8 @@ fn address_space_that_one_size_has_left_serves_any_other() {
     sizes_take_turns::<Slub4_9>();
 }
 
-/// Under a policy that cannot bypass the objects that CPUs hold, the dense calls do nothing, so
-/// that their callers use `malloc` and `free`.
+/// The dense calls bypass the objects that CPUs hold. Under a policy that cannot do so, they return
+/// `None` and false and do nothing; their callers then use `malloc` and `free`.
 #[test]
 fn policies_without_such_a_way_say_so() {
     let stack = Bed::<VirtualConfig<Slub4_9>>::new(
@@ -34,8 +34,8 @@ fn policies_without_such_a_way_say_so() {
     stack.assert_empty(&[]);
 }
 
-/// Neighbouring CPUs are of different nodes, so that most objects are freed on a node that is not
-/// theirs.
+/// In the second run neighbouring CPUs are of different nodes, so that most objects are freed by a
+/// CPU of another node than their memory's.
 #[test]
 fn mechanisms_of_slab_can_be_left_out() {
     for without in ["", "alien", "shared", "alien,shared"] {

@@ -1,5 +1,5 @@
-//! The policy `slab` in a whole stack: refusals of the system, its metadata, and the background's
-//! looks. Tests beside the code show each mechanism.
+//! The policy `slab` in a whole stack: requests that the system refuses, the policy's metadata, and
+//! the background thread's looks at caches. Tests beside the code show each mechanism.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_eras::slab::LinuxSlab;

@@ -1,5 +1,5 @@
 //! The suites of the product's policies, run on the policies of other eras; and tests of single
-//! ones.
+//! policies.
 #![cfg(not(quarry_model))]
 
 /// As in the suites of the product, with the policies of this crate.

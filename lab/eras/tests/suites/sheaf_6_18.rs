@@ -143,8 +143,8 @@ fn a_burst_fills_the_barn_up_to_ten_sheaves() {
     machine.finish(left);
 }
 
-/// Objects that one CPU frees reach another through the barn, a sheaf in one critical section, and
-/// the empty sheaves stay there for the next burst.
+/// Objects that one CPU frees reach another CPU through the barn, one sheaf in each critical
+/// section. The emptied sheaves stay in the barn for the next burst.
 #[test]
 fn sheaves_travel_through_the_barn() {
     let machine = Machine::new(1, 256);

@@ -118,8 +118,8 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     }
 }
 
-/// Another CPU frees objects of full slabs: slabs without an owner go onto that CPU's partial list,
-/// a long list goes to the node, and the node gives back its empty slabs except for five.
+/// Another CPU frees objects of full slabs. Slabs without an owner go onto that CPU's partial list;
+/// when the list is too long, its slabs go to the node; the node keeps five empty slabs.
 #[test]
 fn slabs_wait_where_the_kernel_lets_them_wait() {
     const CPU_PARTIAL: u64 = 13;
@@ -135,9 +135,9 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
         let stats = bed.stack.cache(id).stats();
         let list_lock = stats.list_lock.acquisitions;
         assert_eq!(stats.partial_slabs, freed as u64 + 1, "{stats:?}");
-        // Each reading of the statistics takes the lock as well. 14 objects are too many, so the
-        // 15th and the 29th slab send the slabs before them to the node, in one critical section
-        // each.
+        // Each reading of the statistics takes the lock as well. A partial list with 14 free
+        // objects is too long, so the 15th and the 29th slab each send the 14 slabs before them to
+        // the node, in one critical section.
         let drains = freed as u64 / (CPU_PARTIAL + 1);
         let looks = freed as u64 + 1;
         assert_eq!(list_lock, looks + drains, "{freed}: {stats:?}");
@@ -206,8 +206,8 @@ fn a_bulk_free_goes_slab_by_slab() {
     bed.assert_empty(&[id]);
 }
 
-/// Frees the objects of 16 slabs on another CPU, the first object of each slab last. Returns how
-/// often it took the list lock and slab locks, and the number of slabs that the node keeps.
+/// Frees the objects of 16 slabs on CPU 1, the first object of each slab last. Returns how often
+/// CPU 1 took the list lock and slab locks, and the number of slabs that the node keeps.
 fn remote_frees<S: SlabPolicy<VirtualSlots> + 'static>(without: &str) -> (u64, u64, u64) {
     let mut options = small();
     options.pages.declared_cpus = 16;
@@ -240,12 +240,12 @@ fn each_era_locks_and_keeps_as_its_kernel_did() {
     // One list lock for the first object of each slab, one for the last. Every free holds a bit.
     assert_eq!(remote_frees::<Slub2_6_29>(""), (32, 512, 0));
     assert_eq!(remote_frees::<Slub3_0>(""), (32, 512, 0));
-    // ilog2(256) = 8: the ninth one on the list goes with its last object.
+    // `min_partial` = ilog2(256) = 8: a ninth slab on the list goes with its last object.
     assert_eq!(remote_frees::<Slub3_1>(""), (32, 0, 8));
-    // clamp(ilog2(256) / 2, 5, 10) = 5: the fifth goes.
+    // `min_partial` = clamp(ilog2(256) / 2, 5, 10) = 5: a fifth slab on the list goes.
     assert_eq!(remote_frees::<Slub4_9>("cpu-partial"), (32, 0, 4));
-    // The 15th slab hands 14 from the CPU's list to the node, each of which takes the list lock
-    // once more with its last object, until 4 are left; the last two slabs are still the CPU's.
+    // The 15th slab sends the CPU's 14 to the node: one list lock. The last free to each of the 14
+    // takes one more; the node keeps 4 of these slabs. The last two stay on the CPU's list.
     assert_eq!(remote_frees::<Slub4_9>(""), (15, 0, 6));
 }
 

@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Bytes of the largest objects of `kmalloc`: two pages, unless the policy's kernel had a smaller
-/// limit. (SLAB had larger objects; here a program's large blocks are pages under any policy.)
+/// limit. SLAB's limit was larger, but here larger blocks are pages under every policy.
 const LARGEST: usize = 2 * FRAME_BYTES;
 
 /// The limit of a group in MiB: the size of a "chunk" in document 002.

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Between the arrivals of two jobs every job runs `PARTS / mib` of its program, if the memory has
-/// `mib` MiB. So equally many jobs have taken the same steps under every policy.
+/// Between two arrivals every job runs the fraction `PARTS / mib` of its program, on a memory of
+/// `mib` MiB. So after equally many arrivals the jobs have taken the same steps under every policy.
 const PARTS: usize = 16;
 
 /// The figures, with units and decimals. They describe the state before the job that did not fit.

@@ -20,7 +20,7 @@ pub(crate) struct Variant {
     /// True if requests that cannot wait may use the reserve of high orders.
     pub(crate) reserve: bool,
     /// True if every 128 MiB of the memory are a node of their own. Movable blocks then come from
-    /// the last nodes that have room, all others (also rings and packets) from the first nodes.
+    /// the last nodes with room; all other blocks (also rings and packets) from the first ones.
     pub(crate) contained: bool,
 }
 

@@ -4,10 +4,10 @@
 //! options into an [`Experiment`](quarry_harness::experiment::Experiment), and prints the tables of
 //! a run. A new experiment needs a file and a line in [`REGISTRY`].
 //!
-//! The smallest experiment is `Doubling` in the tests below. One with its own sample processes also
-//! implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`, a line here,
-//! and a line of `EXPERIMENTS` in `tests/lab/replay.rs`. The documents' figures that replays are
-//! compared with are in `data/documents`.
+//! The smallest experiment is `Doubling` in the tests below. An experiment with sample processes of
+//! its own also implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`,
+//! a line here, and a line of `EXPERIMENTS` in `tests/lab/replay.rs`. The documents' figures that
+//! replays are compared with are in `data/documents`.
 
 mod cache_hit;
 mod cast;

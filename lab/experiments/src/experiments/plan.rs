@@ -52,8 +52,8 @@ impl Lab<'_> {
         contenders::find(&of.variants, self.find_library, self.out)
     }
 
-    /// [`contenders`](Self::contenders) with an A/A copy of the baseline: `usual` unless the user
-    /// names another.
+    /// [`contenders`](Self::contenders) with an A/A copy of the baseline. The baseline is `usual`
+    /// unless the user names another.
     ///
     /// # Errors
     /// Same as for `contenders`, or the baseline is not among them.
@@ -203,8 +203,8 @@ impl Staged {
         })
     }
 
-    /// Records size and checksum of the executed files. Two builds can have the same version, but
-    /// shards of different builds cannot be parts of one run.
+    /// Records size and checksum of the executed files, which tell builds of one version apart.
+    /// Shards of different builds cannot be parts of one run.
     fn identified(mut self, lab: &Lab<'_>) -> Result<Self> {
         let this = env::current_exe().context("the file of this command")?;
         let mut add = |what: &str, file: &Path| -> Result<()> {

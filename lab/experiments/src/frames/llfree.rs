@@ -78,9 +78,9 @@ impl LlFree {
     pub(super) fn load(object: &Path, frames: u32, tasks: u32) -> Result<Self> {
         let object = Object::open(object)?;
         let (tasks, count) = (tasks as usize, frames as usize);
-        // SAFETY: `llfree.h` declares the functions with these types. A symbol does not say which
-        // version of the interface it belongs to; but this process only takes samples, and the
-        // answers are checked below.
+        // SAFETY: `llfree.h` declares the functions with these types. Symbols do not show which
+        // version of the interface the object has; but the checks below find wrong answers, and a
+        // crash would only end this sample.
         let (table_bytes, init, get, put, free_frames) = unsafe {
             (
                 std::mem::transmute::<NonNull<c_void>, TableBytesOf>(

@@ -11,8 +11,8 @@ use std::time::Instant;
 /// Largest block, from 16 bytes; each doubling of the size is equally likely.
 const LARGEST: usize = 32_768;
 /// Factor by which this pattern runs longer than others. In 20 ms, the length of others in `peers`,
-/// it makes a quarter of a million operations. The slowest ten-thousandth would be some 25
-/// operations, most of them first touches of pages.
+/// it makes a quarter of a million operations. The slowest ten-thousandth of these would be only
+/// some 25 operations, most of them first touches of pages.
 const LENGTH: u32 = 10;
 /// Names of the figures, and the share of operations that took at most that long.
 pub(crate) const QUANTILES: [(&str, f64); 4] =

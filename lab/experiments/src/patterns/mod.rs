@@ -208,7 +208,7 @@ impl Pattern {
     }
 
     /// Runs the pattern on `tasks` threads that begin together, each on the next CPU in turn; a
-    /// task's further threads take the CPUs after its own. Returns the windows
+    /// task's further threads take the CPUs after its own. Returns the windows of all tasks, put
     /// [`together`](window::together).
     ///
     /// # Panics

@@ -1,7 +1,7 @@
 //! Two threads in changing phases. First both work on small sets; then the first allocates blocks
 //! that the second frees; then both allocate and free more blocks at once than an allocator keeps
-//! for a CPU. All blocks have one size, so one cache. A cycle takes some milliseconds; a sample
-//! has whole cycles.
+//! for a CPU. All blocks have one size and so come from one cache. A cycle takes some milliseconds;
+//! a sample has whole cycles.
 
 use super::handover::{self, BURST, HEAD, Queue};
 use super::heap::{Heap, Places};

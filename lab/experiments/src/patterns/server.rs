@@ -1,6 +1,6 @@
-//! Servers of short-lived threads, in which one thread frees what another allocates. One starts a
-//! new thread for every 64 requests; in the other (after the benchmark of Larson and Krishnan,
-//! 1998) threads leave their blocks to successors.
+//! Two servers of short-lived threads, in which one thread frees what another allocates. The first
+//! server starts a new thread for every 64 requests; in the second (after the benchmark of Larson
+//! and Krishnan, 1998) threads leave their blocks to successors.
 
 use super::heap::{Block, Heap, Places};
 use super::others::Others;

@@ -62,8 +62,8 @@ pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> 
     Window { operations, verified, wall_ns: wall.as_nanos() as u64, cpu_ns }
 }
 
-/// The operations of tasks that ran at the same time, with the times of the longest task; and the
-/// sum of the wall-clock times of all tasks.
+/// One window for tasks that ran at the same time: the sum of their operations, and the times of
+/// the longest task. Also returns the sum of the wall-clock times of all tasks.
 pub(crate) fn together(windows: &[Window]) -> (Window, u64) {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum::<u64>();
     let most = |of: fn(&Window) -> u64| windows.iter().map(of).max().unwrap_or(0);

@@ -285,8 +285,8 @@ fn phones_and_screens_show_every_picture_without_overlaps() {
     for (width, is_dark) in [(400, false), (400, true), (1400, false), (1400, true)] {
         let Some(facts) = layout(&page, width, is_dark) else { return };
         check(&facts, width);
-        // Intervals 3 metrics * 5 + 2 * 3 + 2 * 3, box plots 4 + 2 + 2, scaling 1, memory 2,
-        // trade-offs 1 + 4, counters 2 + 2.
+        // Intervals: 3 metrics * 5 + 2 * 3 + 2 * 3. Box plots: 4 + 2 + 2. Scaling: 1. Memory: 2.
+        // Trade-offs: 1 + 4. Counters: 2 + 2.
         assert_eq!(facts["pictures"], 47, "{facts}");
         let samples = 4 * 5 * 8 + 2 * 4 * 8 + 2 * 5;
         assert_eq!(facts["dots"], samples, "every sample is a dot: {facts}");

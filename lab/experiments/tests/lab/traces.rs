@@ -84,8 +84,8 @@ fn stderr(assert: &assert_cmd::assert::Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
 }
 
-/// Follows every block of a trace in the order of time; returns calls of 5,000 bytes and frees. A
-/// resize is a free at its start and an allocation at its end.
+/// Follows every block of a trace in the order of time: a resize frees at its start and allocates
+/// at its end. Returns the number of allocations of 5,000 bytes, and of frees, without resizes.
 fn follow(trace: &Trace) -> (usize, usize) {
     let mut moments = Vec::new();
     let mut counts = (0, 0);

@@ -30,8 +30,8 @@ enum Kind {
 /// A load as `data/file_loads.toml` has it; that file explains the fields.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FileLoad {
-    /// The stack's budget: this many MiB, plus the next field's percentage of the files' pages. If
-    /// both fields are 0, there is no limit.
+    /// The stack's budget: this many MiB, plus the part of the files' pages that the next field
+    /// gives in per cent. If both fields are 0, there is no limit.
     #[serde(default)]
     budget_mib: u64,
     #[serde(default)]

@@ -131,8 +131,8 @@ impl<'a, M: FileCache> FileSystem<'a, M> {
         while !self.unlink(directory, self.any_place(directory, random)) {}
     }
 
-    /// The directory of file or task number `number`, and its place there: each directory has one
-    /// in turn.
+    /// The directory of file or task number `number`, and its place in that directory. Numbers are
+    /// dealt to the directories in turn.
     pub(crate) fn dealt(&self, number: u64) -> (usize, usize) {
         let directories = self.directories.len() as u64;
         ((number % directories) as usize, (number / directories) as usize)

@@ -31,8 +31,8 @@ std::thread_local! {
     static POOL: RefCell<Pool> = RefCell::default();
 }
 
-/// Gives words of the next machine lines that no earlier machine of this thread used: leftover
-/// words of an earlier machine may still use theirs.
+/// Makes the words of this thread's next machine use lines that no earlier machine used, because
+/// words that an earlier machine left may still use their lines.
 pub(super) fn new_machine() {
     POOL.with_borrow_mut(|pool| {
         pool.machine += 1;

@@ -310,7 +310,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
     fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
         while block.get().turns != turn {
             // `order` lets all tasks run that are earlier in simulated time. The second check sees
-            // the result, and no other task runs between it and the sleep.
+            // what they did, and no other task runs between this check and the sleep.
             task::order();
             if block.get().turns != turn {
                 block.set(Block { is_awaited: true, ..block.get() });

@@ -51,8 +51,8 @@ pub struct Program {
     pub blocks: u32,
     /// The largest number of bytes that the program had requested and not yet freed.
     pub live_bytes: u64,
-    /// Number of frees and resizes that were left out: their blocks were allocated before the part,
-    /// or while calls were not recorded.
+    /// Number of frees and resizes that were left out, because their blocks were allocated before
+    /// the chosen part of the trace, or while calls were not recorded.
     pub left_out: usize,
 }
 
@@ -63,8 +63,8 @@ const LONGEST_WORK_NS: u64 = 100_000;
 /// recording was measured on an AMD EPYC of family 25 (docs/trace.md).
 const CALL_NS: u64 = 80;
 
-/// The time at which a call takes effect; a resize has two, its start and its end. Between them the
-/// block has no address, because other threads may get the old one or free the new block.
+/// The time at which a call takes effect. A resize has two, its start and its end. Between them its
+/// block has no address here, because another thread may get the old address, or free the new one.
 #[derive(Clone, Copy)]
 struct Moment<'a> {
     at_ns: u64,

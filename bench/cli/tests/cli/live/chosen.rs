@@ -140,7 +140,7 @@ fn what_is_not_there_is_said() {
     }
 }
 
-/// A profile maps descriptors, most of which stay untouched: they are no part of the sum.
+/// A profile maps descriptors. Most of them stay untouched, and are no part of the sum.
 #[test]
 fn live_parked_dirty_and_other_memory_are_all_that_is_resident() {
     let Some(served) = Served::python("") else { return };

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Go's pprof with these arguments; `None`, said loudly, where there is no Go.
+/// The output of Go's pprof with these arguments; without Go prints that, and returns `None`.
 fn pprof(arguments: &[&str], file: &Path) -> Option<String> {
     let run = Command::new("go").args(["tool", "pprof"]).args(arguments).arg(file).output();
     let Ok(output) = run else {

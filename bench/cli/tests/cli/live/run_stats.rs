@@ -84,8 +84,8 @@ fn programs_that_live_shortly_are_not_missed() {
     assert!(!text.contains("ended without"), "the last program printed its statistics: {text}");
 }
 
-/// `quarry run` becomes the program: it has no child that it did not start, leads what it led, and
-/// holds no descriptor that it did not open.
+/// `quarry run` becomes the program. The program then has no child and no open descriptor beyond
+/// its own, and the session and process group that it has without `quarry run`.
 #[test]
 fn the_program_notices_nothing() {
     let look = "import os, sys\n\
@@ -102,8 +102,8 @@ fn the_program_notices_nothing() {
     assert_eq!(text, alone);
 }
 
-/// A descriptor that the program inherited is open in the program only: a reader sees its end when
-/// the program closes it.
+/// Only the program keeps open a descriptor that it inherited: when it closes the descriptor, a
+/// reader of the pipe sees the end.
 #[test]
 fn the_watcher_holds_nothing_of_the_program() {
     let Some(library) = real_library() else { return };
@@ -115,7 +115,7 @@ fn the_watcher_holds_nothing_of_the_program() {
     assert!(fifo.unwrap().success());
     let mut command = Command::new("sh");
     command.current_dir(folder.path()).env("QUARRY_LIBRARY", library);
-    // If the watcher held the pipe, `cat` would wait for it, and Python for the line after `cat`.
+    // If the watcher held the pipe, `cat` would not end, and Python would wait for `echo`.
     command.args(["-c", script, env!("CARGO_BIN_EXE_quarry")]);
     command.timeout(std::time::Duration::from_secs(120)).output().expect("it ends");
 }
@@ -128,7 +128,7 @@ fn statistics_after_a_death_go_to_the_file() {
     let mut command: Command = quarry();
     command.env("QUARRY_LIBRARY", library).arg("run").arg(format!("--stats={}", file.display()));
     let work = "import os\nkept = [str(n) for n in range(100000)]\nos._exit(0)";
-    // The command's output ends when the watcher has closed its standard error: it is done then.
+    // `output` returns when the watcher has closed standard error: the file is then written.
     let output = command.args(["--", "/usr/bin/python3", "-c", work]).output().unwrap();
     assert!(output.stderr.is_empty(), "{}", error(&output));
     let text = std::fs::read_to_string(file).unwrap();

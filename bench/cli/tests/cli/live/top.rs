@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// A terminal of `script(1)` with `quarry top` in it, between two lines that say how the terminal
-/// is set.
+/// A terminal of `script(1)` in which `quarry top` runs. A line before it and a line after it show
+/// the settings of the terminal.
 struct Terminal {
     script: Child,
     folder: TempDir,
@@ -104,7 +104,7 @@ fn it_draws_and_reacts_to_keys() {
     terminal.wait_for("GROWTH");
     terminal.wait_for("malloc-");
     terminal.press("h");
-    // A word: the screen skips cells that stay as they are, so spaces may be missing.
+    // One word only: the screen skips cells that stay the same, so spaces may be missing.
     terminal.wait_for("round");
     terminal.press("h ");
     terminal.wait_for("paused (space)");

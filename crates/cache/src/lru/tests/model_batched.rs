@@ -7,7 +7,7 @@ use super::model::{
 use super::*;
 use crate::lru::batches::INNER;
 
-/// A task closes the open batch of pages 3, 1 and 0, and so makes page 1 an inner page. Meanwhile
+/// A task closes the open batch of pages 3, 1 and 0, and so makes page 1 an inner page. During this
 /// page 1 is released and reused on the other node. The task must not continue from page 1.
 fn release_while_a_batch_is_closed() {
     let world = World::new(Batched, 3, 2, 6);
@@ -75,7 +75,7 @@ fn forget_promotion(world: &World<Batched>) {
     world.table.at(PageNo(5)).sentinel.store(INNER, Relaxed);
 }
 
-/// Page 3, a sentinel, and page 5 leave under different batch locks, but change each other's links.
+/// Page 3 (a sentinel) and page 5 leave under different batch locks, but change each other's links.
 fn leave_beside_a_forgotten_sentinel() {
     let world = World::new(Batched, 4, 8, 8);
     forget_promotion(&world);

@@ -1,6 +1,6 @@
-//! State that all indexes of a page cache share: nodes that wait, and nodes that hold only shadow
-//! entries, on one list for each NUMA node, oldest node first (`shadow_nodes` in `mm/workingset.c`,
-//! Linux 6.12).
+//! State that all indexes of a page cache share: nodes that wait for the end of walks (`grace.rs`),
+//! and for each NUMA node a list of the index nodes that hold only shadow entries, oldest first
+//! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
 //!
 //! Equations: an index node is on the list of the NUMA node that holds its memory iff
 //! `holds_shadows_only()`; the length of a list is the number of its nodes.

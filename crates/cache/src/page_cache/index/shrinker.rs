@@ -16,8 +16,8 @@ pub struct ShadowScan {
 
 impl IndexNodes {
     /// Looks at up to `most` of the oldest nodes of shadow entries; takes out those whose index is
-    /// not locked. `find` returns the index of an owner's number. The caller holds no index's lock,
-    /// and calls [`Grace::release`](super::Grace::release) afterwards. O(most).
+    /// not locked. `find` returns the index that an owner's number names. The caller holds no
+    /// index's lock, and calls [`Grace::release`](super::Grace::release) afterwards. O(most).
     pub fn scan_shadow_nodes<'a, T>(
         &'a self,
         memory: NodeId,

@@ -22,7 +22,7 @@ use quarry_sys::percpu::WordTree;
 pub const INDEX_LIMIT: u64 = 1 << 52;
 
 /// The index of a file mapping, with the mapping's own `T` under the same lock. Zero bytes are an
-/// empty index. Its owner empties it before dropping it: a drop does not give its nodes back.
+/// empty index. The owner empties an index before it drops it: a drop gives no nodes back.
 pub struct Index<T> {
     root: WordTree,
     lock: CountedLock<Inner<T>>,

@@ -1,5 +1,5 @@
 //! A suite of properties for every policy. The default is tested here, policies of other eras in
-//! their crate, which includes this file. So it uses only items of its parent module.
+//! their crate, which includes this file. So this file uses only items of its parent module.
 
 use super::MigrateType::{Movable, Reclaimable, Unmovable};
 use super::*;

@@ -20,15 +20,15 @@ use quarry_sys::primitive::touch::touch_bytes;
 
 /// Maximum number of objects of a bundle: the words of two cache lines.
 pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 16 };
-/// Maximum number of bytes in a bundle of more than [`FEW`] objects: half a sheaf of large ones.
+/// Maximum number of bytes in a bundle of more than [`FEW`] objects: half of a sheaf's.
 const BUNDLE_BYTES: usize = 64 << 10;
 /// Objects of a bundle of the largest objects.
 const FEW: usize = 4;
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
 
-/// The number of objects in a bundle: at least 2, because a stride has at least 16 bytes and the
-/// head needs a word for each object.
+/// The number of objects in a bundle. The head needs a word for each of them, so the stride bounds
+/// their number; the smallest stride, 16 bytes, has room for 2.
 pub(super) fn size(stride: usize) -> usize {
     let by_bytes = (BUNDLE_BYTES / stride).max(FEW);
     (stride / size_of::<u64>()).min(by_bytes).clamp(2, BUNDLE_MOST)

@@ -124,7 +124,7 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
         // SAFETY: pop_batch wrote all `leaving` elements.
         let objects = unsafe { written(&buffer, leaving) };
-        // An array that is full refuses a push before it checks for a double free.
+        // A full array refuses a push without a check for a double free: so check here.
         if is_among(objects, object) {
             not_in_use(self.cache, object);
         }

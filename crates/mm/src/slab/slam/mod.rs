@@ -14,7 +14,7 @@
 //! | remote | the *inbox* of the CPU that took them | SLQB | one CPU frees what another allocates |
 //!
 //! The objects of a stock are linked through themselves, and a stock has no bound of its own. A CPU
-//! has *taken* an object if it got the object from its slab.
+//! has *taken* an object if that CPU got it from the object's slab.
 //!
 //! In every mode a CPU whose array is empty takes from its inbox, its stock, the barn and the
 //! slabs, in this order. So a CPU changes its mode by one store, and drains nothing.
@@ -27,8 +27,8 @@
 //! miss (`owners.rs`). After a wrong guess the object goes to a CPU that also uses this cache.
 //!
 //! Equations, with those of `sheaf` for arrays, barns and slabs:
-//! * an object is in use, in one array, in one barn, in one bundle of one stock or inbox, or free
-//!   in its slab;
+//! * an object is in exactly one place: in use, in an array, in a barn, in a bundle of a stock or
+//!   inbox, or free in its slab;
 //! * `bundles(stock) = bundles on its chain`, each of `bundle::size(stride)` objects of the cache;
 //! * `limits.barns = sum of bytes announced by barns + sum over stocks of (bytes - unannounced)`.
 //!

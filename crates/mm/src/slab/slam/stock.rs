@@ -2,7 +2,7 @@
 //!
 //! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain by compare-and-swap,
 //! and takes the whole chain by a swap. A thread that needs one bundle takes the chain, and puts
-//! the rest back. As no thread ever takes part of a chain that is in a stock, an unchanged word
+//! the rest back. No thread ever takes only a piece of a chain out of a stock, so an unchanged word
 //! always names a complete chain (no ABA).
 //!
 //! Equations, while no thread is at work: `bundles = bundles on the chain <= 2^20 - 1`;

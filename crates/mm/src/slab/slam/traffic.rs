@@ -23,7 +23,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// Misses from one look to the next.
 pub(super) const LOOK: u64 = if cfg!(quarry_model) { 2 } else { 16 };
 pub(super) const WINS: u64 = if cfg!(quarry_model) { 1 } else { 2 };
-/// A long run has at least so many objects: the smallest bound of a barn. So some may go to slabs.
+/// A long run has at least as many objects as the smallest barn may hold: slabs may get the rest.
 pub(super) const LONG: u64 = if cfg!(quarry_model) { 4 } else { 4096 };
 const RUN_MOST: u64 = 0xffff;
 
@@ -31,7 +31,7 @@ const RUN_MOST: u64 = 0xffff;
 pub(super) enum Miss {
     /// The array was empty.
     Empty,
-    /// The array was full: `leaving` objects leave it. `foreign`: another CPU took the freed one.
+    /// The array was full: `leaving` objects leave it. `foreign`: another CPU took the one freed.
     Full { foreign: bool, leaving: usize },
 }
 

@@ -142,7 +142,7 @@ fn a_pageblock_with_a_hole_is_huge_no_more() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Otherwise a program of one object would hold 2 MiB where the system makes huge pages unasked.
+/// Without advice, an OS that makes huge pages unasked would give a program of one object 2 MiB.
 #[test]
 fn the_first_4_mib_of_a_zone_have_small_pages() {
     let os = fake_os();
@@ -156,7 +156,7 @@ fn the_first_4_mib_of_a_zone_have_small_pages() {
     assert_eq!([0, 1, 2].map(faults), [Faults::Small, Faults::Small, Faults::Plain]);
     let small = (2 * PAGEBLOCK_BYTES).wrapping_neg();
     assert_eq!(os.huge_bytes(), small);
-    // Steps have doubled when the zone grows anew.
+    // Although steps have doubled, again only the first 4 MiB get the advice.
     blocks.into_iter().for_each(|block| put(&zones, block));
     zones.give_back();
     assert_eq!(zones.zone(NODE).managed(), 0);

@@ -106,8 +106,8 @@ impl NaiveBuddy {
         }
     }
 
-    /// Purges dirty blocks of at least `smallest`, one pageblock after the other, as a purge does:
-    /// takes all of them out, and puts them back as zero.
+    /// Does to the dirty blocks of at least `smallest` what a purge does to them: takes all of them
+    /// out, and puts them back as zero.
     pub(super) fn purge(&mut self, memory: &Memory, smallest: u8) -> usize {
         let dirty: Vec<(u32, u8)> = self
             .free

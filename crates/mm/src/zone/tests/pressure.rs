@@ -36,7 +36,7 @@ fn rights_lower_the_min_mark_by_the_kernels_shares() {
     let passes = |free: u32, flags: AllocFlags| {
         drained_to(free).zone(NODE).watermark_ok(Order::ZERO, Mark::Min, flags)
     };
-    // min = 256; requests with __GFP_HIGH may use half of it, atomic ones 37.5 % of it.
+    // min = 256; requests with __GFP_HIGH may go down to half of it, atomic ones to 37.5 %.
     assert!(passes(257, none) && !passes(256, none));
     assert!(passes(129, high) && !passes(128, high));
     assert!(passes(97, atomic) && !passes(96, atomic));

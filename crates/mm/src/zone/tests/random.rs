@@ -53,7 +53,7 @@ impl Run {
     fn take(&mut self, order: u8, of: MigrateType, count: u32) {
         let ask = ask(order, of);
         let memory = self.zones.memory();
-        // In a bulk request, the zone's lists surely equal the oracle's only at the first block.
+        // Checks the first block only: for others the zone's lists may differ from the oracle's.
         let best = self.oracle.smallest(memory, ask.order, of);
         let mut blocks = Vec::new();
         let got = self.zones.take(NODE, &ask, count, Destination::User, |pfn, zeroed| {
@@ -83,7 +83,7 @@ impl Run {
             let (pfn, order) = self.taken.swap_remove(at);
             blocks.push(Block { pfn, order, zeroed: false });
         }
-        // Merging depends on types. Only the zone changes these, so the oracle puts blocks first.
+        // Merging depends on types, which the zone's `put` may change. So the oracle puts first.
         for block in &blocks {
             self.oracle.put(self.zones.memory(), block.pfn, block.order, false);
         }

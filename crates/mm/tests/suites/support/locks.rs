@@ -21,7 +21,7 @@ pub(crate) fn bed<S: SlabPolicy<VirtualSlots> + 'static>() -> Bed<VirtualConfig<
     bed
 }
 
-/// The number of locks of each name. Checks that all are free; those that count are met once.
+/// The number of locks of each name. Checks that all are free, and no counting lock comes twice.
 pub(crate) fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     bed: &Bed<VirtualConfig<S>>,
 ) -> BTreeMap<&'static str, usize> {

@@ -1,5 +1,5 @@
-//! Contents that show their allocation: its tag determines every 4 KiB, and the first word of each
-//! 4 KiB shows which part of the allocation it is.
+//! Contents that show their allocation: its tag determines the contents of every 4 KiB, and the
+//! first word of each 4 KiB shows which part of the allocation it is.
 
 use quarry_sys::percpu::Object;
 

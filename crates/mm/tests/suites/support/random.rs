@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 const USUAL: u32 = 256;
 
 /// Runs `test` on `cases` values of `strategy`. `PROPTEST_CASES` up to [`USUAL`] is an upper bound
-/// of `cases`; a larger value multiplies `cases` by its quotient with [`USUAL`].
+/// of `cases`; a larger value multiplies `cases` by that value divided by [`USUAL`].
 pub(crate) fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     config.cases = match config.cases {

@@ -83,8 +83,8 @@ fn a_release_under_one_lock_lets_it_go_at_every_32nd_page() {
     }
 }
 
-/// Ten batches are released together. Only the two end pages of each need the LRU lock, which is
-/// taken once for all of them.
+/// Ten batches are released together. Only the two end pages of each batch need the LRU lock, and
+/// the release takes this lock once for all ten batches.
 #[test]
 fn a_release_meets_two_sentinels_in_each_batch() {
     for policy in [Chosen::Batched, Chosen::Splice] {
@@ -126,8 +126,8 @@ fn a_scan_takes_the_lru_lock_and_one_batch_lock_after_the_other() {
     }
 }
 
-/// A page that is truncated while it waits in an add batch is on no list yet; draining the batch
-/// releases it.
+/// A page that is truncated while it waits in an add batch is on no list yet; the drain of the
+/// batch then releases the page.
 #[test]
 fn a_page_that_dies_in_an_add_batch_skips_the_lists() {
     for policy in LRU_POLICIES {

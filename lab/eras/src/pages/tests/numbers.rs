@@ -40,8 +40,8 @@ fn a_declared_machine_has_no_other_bound_than_its_memory() {
     assert_eq!(on_the_machine(&HIGHMARK, 1), Sizes::fixed(31, 341));
     // Four nodes divide memory and CPUs alike.
     assert_eq!(on_the_machine(&V6_7, 4), tuned(63, 780, 65_536));
-    // If no machine is declared, a growing zone counts as 1 GiB. Quarry's own bound applies to the
-    // default policy only.
+    // If no machine is declared, a growing zone counts as 1 GiB. Quarry's own bound of 2,048 pages
+    // then applies too, but only under `v6.18` and `v6.18-wide`.
     let grows = SizeInputs::of(0, true, 1, 2);
     assert_eq!(V6_7.sizes(grows), tuned(63, 643, 16_384));
     assert_eq!(V6_18.sizes(grows), tuned(63, 643, 2048));

@@ -42,8 +42,8 @@ unsafe impl Send for Inside {}
 unsafe impl FreshZero for AlienArray {}
 
 pub(super) enum Freed {
-    /// The object is in the array. If this value has objects, they had filled the array, and the
-    /// caller must bring them home.
+    /// The object is now in the array. If the array was full before, this value has its former
+    /// objects, and the caller must bring them home.
     Stored(Aliens),
     Duplicate,
 }

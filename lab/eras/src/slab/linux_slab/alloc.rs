@@ -28,8 +28,8 @@ impl<P: Arrays> SlabCache<'_, P> {
         self.refill(slot, home, batch, Some(slab))
     }
 
-    /// Takes up to `batch` objects from a node, after adding the slab `new` to it. Returns the last
-    /// object; the others enter the running CPU's array. All of this happens under the list lock.
+    /// Under the list lock, adds the slab `new`, if any, to a node and takes up to `batch` objects
+    /// from the node. Returns the last object; the others enter the running CPU's array.
     fn refill(
         &self,
         slot: SlotIndex,

@@ -50,8 +50,8 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
         .unwrap_or((Order::MAX, 1));
     let header_bytes = match is_off_slab(stride) {
         true => 0,
-        // If there is room, the header is as long as that for one more object; then exactly
-        // `objects` objects fit after the header.
+        // If there is room, the header is as long as a header for `objects + 1` objects. So
+        // `objects` objects fit after it, and no further one.
         false => header_bytes(objects + 1, align).min(order.bytes() - objects * stride),
     };
     SlabLayout { order, header_bytes }

@@ -18,9 +18,9 @@
 //!
 //! Differences from the kernel:
 //! * no colouring: the unused rest of a slab lies before its numbers and objects
-//! * the descriptors of slabs lie in a table of all frames, outside the slabs; the numbers that
-//!   remain inside, where a program can overwrite them, are sealed
-//! * a slow path of a CPU reaps where the kernel has a timer, and the background thread empties the
+//! * slabs' descriptors lie outside the slabs, in a table of all frames; the numbers of objects
+//!   stay inside, where a program can overwrite them, and therefore are sealed
+//! * a CPU's slow path reaps, not a timer as in the kernel; and the background thread empties the
 //!   arrays of idle CPUs completely
 //! * the array of a CPU gets memory at its first use and loses it when it is idle
 //! * slabs are given back without the list lock

@@ -23,8 +23,8 @@ fn now_ns() -> u64 {
 }
 
 impl<P: Arrays> SlabCache<'_, P> {
-    /// Reaps all caches for `slot`, the running CPU's slot, if its reap is due. O(1), or O(caches)
-    /// to reap.
+    /// Reaps all caches for `slot`, the running CPU's slot, if the slot's reap is due. O(1), or
+    /// O(caches) if it reaps.
     #[inline]
     pub(super) fn reap_if_due(&self, slot: SlotIndex, node: NodeId) {
         let (now, reaper) = (now_ns(), self.tables.reaper(slot));

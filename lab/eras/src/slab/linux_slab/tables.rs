@@ -18,7 +18,7 @@ pub(super) struct Reaper {
     pub(super) turns: AtomicU32,
 }
 
-// SAFETY: made of atomics, for which 0 is valid.
+// SAFETY: a `Reaper` consists of atomics, for which 0 is valid.
 unsafe impl FreshZero for Reaper {}
 
 pub(super) struct Tables {

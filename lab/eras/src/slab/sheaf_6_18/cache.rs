@@ -54,9 +54,9 @@ impl<T: FreshZero + Sync> LateSlice<T> {
         if len == 0 {
             return &[];
         }
-        // SAFETY: `len` is set after `start`, to the number of entries that the memory has room
-        // for. The memory is zeroed, aligned to a `T` and never given back; zero bytes are a valid
-        // `T`.
+        // SAFETY: `len` is not 0, so `build` has stored `start` before it, and `start` points to
+        // memory for `len` entries. This memory is zeroed, aligned to a `T` and never given back;
+        // zero bytes are a valid `T`.
         unsafe { core::slice::from_raw_parts(self.start.load(Ordering::Relaxed), len) }
     }
 }
@@ -95,8 +95,8 @@ impl SheafCache {
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(&cache, capacity)?;
-            // `main` is this array, and all sheaves have its size: fewer objects if the slots lack
-            // room.
+            // `main` is this array, and all sheaves have its capacity, which is less than wanted if
+            // the slots lack room.
             capacity = area.capacity(array);
         }
         self.counts.restart(context.percpu.usage(array).operations);
@@ -181,8 +181,8 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     /// Gives the running CPU's array the room of a sheaf if it has less, at first or after a drain.
-    /// Returns whether it had less. If the OS refuses memory, the array keeps its room and slabs
-    /// serve.
+    /// Returns whether it had less. If the OS refuses memory, the array keeps its room, and slabs
+    /// serve the requests.
     pub(super) fn open_main(&self) -> bool {
         let percpu = self.context.percpu;
         let room = percpu.area().room(percpu.current(), self.array());

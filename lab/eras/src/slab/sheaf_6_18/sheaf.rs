@@ -77,8 +77,8 @@ impl Sheaf {
         fill: impl FnOnce(&mut [MaybeUninit<Object>]) -> usize,
     ) -> usize {
         self.clear();
-        // SAFETY: the memory has `capacity` entries; `self` is borrowed for writing as long as they
-        // are.
+        // SAFETY: the memory has `capacity` entries, and `self` is borrowed for writing as long as
+        // `entries` is in use.
         let entries = unsafe { core::slice::from_raw_parts_mut(self.first(), self.capacity()) };
         let filled = fill(entries);
         debug_assert!(filled <= self.capacity());

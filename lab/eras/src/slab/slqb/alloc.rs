@@ -67,7 +67,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let SlabState { inuse, head, .. } = word.state();
         let head = head.expect("slabs on a partial list have free objects");
         let object = self.object(slab, head);
-        // SAFETY: on the slab's free list, whose lock is held.
+        // SAFETY: `object` is on its slab's free list, and the caller holds the lock of `list`.
         let link = unsafe { freelist::next(object) };
         let next = link.and_then(|link| self.number_in(slab, link));
         let is_last = inuse + 1 == self.cache.objects();
@@ -83,7 +83,7 @@ impl<P: Lists> SlqbCache<'_, P> {
     }
 
     /// Takes an object from a node's list, the slot's node first. A node's list has the slabs that
-    /// CPUs of other nodes allocated from this node's memory.
+    /// CPUs of other nodes allocated from its memory.
     fn take_from_nodes(&self, slot: SlotIndex) -> Option<Object> {
         let own = self.context.zones.node_of(slot);
         let others = (0..self.tables.nodes() as u8).map(NodeId).filter(|node| *node != own);
@@ -151,8 +151,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         core::iter::from_fn(move || {
             let object = next.filter(|_| left > 0)?;
             left -= 1;
-            // SAFETY: on the slab's free list, and no other thread uses the cache (callers'
-            // promise).
+            // SAFETY: `object` is on the slab's free list, and no other thread uses the cache
+            // (callers' promise).
             next = unsafe { freelist::next(object) };
             Some((self.number_in(slab, object)?, object))
         })

@@ -132,8 +132,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.free_to_remote(slot, others.list);
     }
 
-    /// Leaves objects of the caller to `slot`. If the slot's cell has other objects by now or the
-    /// thread has moved, they join the slot's `remote` objects, which the slot claims next.
+    /// Leaves objects of the caller to `slot`, in its cell. If the cell is not empty or the thread
+    /// has moved, the objects join the slot's `remote` objects, which the slot claims next.
     pub(super) fn leave(&self, slot: SlotIndex, list: Freelist) {
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
             self.leave_to_owner(slot, list);
@@ -177,7 +177,7 @@ impl<P: Lists> SlqbCache<'_, P> {
                 }
                 let object = self.pop(objects)?;
                 outgoing.to = to;
-                // SAFETY: just taken from the caller's list.
+                // SAFETY: `object` was just taken from the caller's list.
                 unsafe { outgoing.objects.push_back(object) };
                 if outgoing.objects.count() >= self.freebatch() {
                     return Ok(Some((to, outgoing.objects.take())));
@@ -209,7 +209,7 @@ impl<P: Lists> SlqbCache<'_, P> {
                 self.put_back(to, alike.take().list);
                 to = list;
             }
-            // SAFETY: just taken from the caller's list.
+            // SAFETY: `object` was just taken from the caller's list.
             unsafe { alike.push_back(object) };
         }
         self.put_back(to, alike.list);

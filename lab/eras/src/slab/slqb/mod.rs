@@ -1,11 +1,11 @@
 //! `slqb`: queues of objects per CPU, and remote queues between CPUs (SLQB, N. Piggin, January
 //! 2009).
 //!
-//! A CPU has one list of free objects per cache, of any slabs. Allocation takes the head of the
-//! list and a free puts an object in front, each in one restartable sequence, until the list holds
-//! `hiwater` objects. Then the CPU flushes a batch. Objects of the CPU's own slabs go back into
-//! these slabs. The CPU gathers the other objects for the CPU that their slab belongs to, and
-//! brings them there by the batch; that CPU claims all of them in one step when its list is empty.
+//! A CPU has one list of free objects per cache; the objects may be of any slabs. An allocation
+//! takes the head of the list, and a free puts an object in front, each in one restartable
+//! sequence. A CPU whose list holds `hiwater` objects flushes a batch. Objects of its own slabs go
+//! back into these slabs. It gathers objects of another CPU's slabs and brings them to that CPU in
+//! batches; that CPU claims all of them in one step when its list is empty.
 //!
 //! ```text
 //!           CPU 0                                        CPU 1
@@ -20,10 +20,10 @@
 //!
 //! # The owner of an object
 //! A thread may lose its CPU between any two steps. Each step below passes objects from one owner
-//! to the next; between steps the thread owns them, on whatever CPU it runs. It can always put them
-//! into their slabs or onto any list.
+//! to the next. Between steps the thread owns them, on whatever CPU it runs, and it can always put
+//! them into their slabs or onto any list.
 //!
-//! | step | by | if the thread has lost its CPU meanwhile |
+//! | step | by | if the thread has come to another CPU |
 //! |---|---|---|
 //! | take or put one object | one sequence | the step is that of the CPU where the sequence ends |
 //! | set the bound | `compare_store` of the guard, from 0 | nothing is stored |
@@ -32,7 +32,7 @@
 //! | take from a slab | lock `partial` of its list | the slab is another CPU's: no harm |
 //! | put into slabs | lock `partial` of their list | any thread may take the lock |
 //! | gather | lock `outgoing` of the slot | the objects are gathered for the thread's former CPU |
-//! | bring, claim | lock `remote` of the list | claimed objects are left to the slot: see above |
+//! | bring, claim | lock `remote` of the list | it leaves claimed objects to the slot, as above |
 //! | drain a cell | all ones to the guard, 0 to the list | the drain owns the list |
 //!
 //! A guard names its slot, so a drain knows whose list it has taken. A thread never holds two of

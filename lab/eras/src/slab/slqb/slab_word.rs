@@ -4,9 +4,9 @@
 //! {list : 14 | inuse : 9 | head + 1 : 9}
 //! ```
 //!
-//! The kernel has a pointer, a counter and a pointer in `struct page`. Equations: `inuse + length
+//! The kernel uses a pointer, a counter and a pointer in `struct page`. Equations: `inuse + length
 //! of the free list = objects of the slab`; `head = none <=> inuse = objects`. Only an object on
-//! its slab's own free list is free; an object on a list of a CPU or a node counts as in use.
+//! its slab's own free list is free; one on a list of a CPU or a node counts as in use.
 //!
 //! The lock of the slab's list guards the word. `list` never changes while the slab exists, so a
 //! thread that owns an object of the slab reads `list` without the lock.

@@ -42,8 +42,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         self.flush_outgoing(own);
     }
 
-    /// Flushes one batch of a list and of claimed objects after it; `leave` takes the remaining
-    /// objects.
+    /// Appends claimed objects to a list and flushes one batch from its front; `leave` takes the
+    /// remaining objects.
     fn flush_with_claimed(
         &self,
         slot: SlotIndex,
@@ -101,8 +101,8 @@ impl<P: Lists> SlqbCache<'_, P> {
         }
     }
 
-    /// Takes the lists out of all cells. Lists that were just found due are flushed by one batch;
-    /// other lists go to the `remote` objects of their slots.
+    /// Takes the lists out of all cells. Flushes one batch of each list that was just found due;
+    /// other lists join the `remote` objects of their slots.
     fn trim_cells(&self, now_ns: u64) {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, count| {
             let list = Freelist { head, count: count as u32 };

@@ -69,7 +69,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         let is_full = u64::from(state.inuse) == all;
         check.that(state.head.is_none() == is_full, "head = none <=> inuse = objects")?;
         let last = self.free_objects(slab).last();
-        // SAFETY: on the slab's free list, and no other thread uses the cache.
+        // SAFETY: the object is on the slab's free list, and no other thread uses the cache.
         let ends = last.is_none_or(|(_, object)| unsafe { freelist::next(object) }.is_none());
         check.that(ends, "the link of the last free object = 0")?;
         Ok(free)

@@ -76,8 +76,8 @@ where
         object
     }
 
-    /// Makes a frozen slab of the caller the slot's slab, and `list`, taken from the slab, its
-    /// list.
+    /// Makes a frozen slab of the caller the slab of the slot's cell. `list`, objects taken from
+    /// this slab, becomes the cell's list.
     fn activate(
         &self,
         slot: SlotIndex,

@@ -31,7 +31,7 @@ pub(super) struct CpuSlab {
     pub(super) slab_locks: AtomicU64,
 }
 
-// SAFETY: made of atomics, for which 0 is valid.
+// SAFETY: a `CpuSlab` consists of atomics, for which 0 is valid.
 unsafe impl FreshZero for CpuSlab {}
 
 /// Counts on the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).

@@ -46,8 +46,8 @@ where
     pub(super) fn free_mixed(&self, list: Freelist) {
         let (mut slab, mut alike) = (Pfn::NONE, Chain::default());
         let put_back = |slab: Pfn, alike: &mut Chain| {
-            // SAFETY: the caller gave us the list, whose objects count as in use; these lie in
-            // `slab`.
+            // SAFETY: the caller gave us the list, whose objects count as in use, and those in
+            // `alike` lie in `slab`.
             unsafe { self.free_chain(slab, &alike.take()) };
         };
         for object in self.walk(list) {
@@ -56,7 +56,7 @@ where
                 put_back(slab, &mut alike);
                 slab = of;
             }
-            // SAFETY: of the list, and passed by the walk.
+            // SAFETY: the object is of the list, and the walk has passed it.
             unsafe { alike.push_back(object) };
         }
         put_back(slab, &mut alike);
@@ -86,7 +86,7 @@ where
                 }
                 if chain.count() > 0 {
                     self.count_free_slow(chain.count());
-                    // SAFETY: the caller's promise; just linked, all in `slab`.
+                    // SAFETY: the caller gives up the chain's objects, which all lie in `slab`.
                     unsafe { self.free_chain(slab, &chain) };
                 }
             }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The word is half as wide as that of `page_word`, because it needs neither the number of objects,
-//! which the cache gives, nor the cache, which the frame table gives. No thread changes the frame
-//! table for a slab whose bit another thread holds. A thread that holds the bit may do this:
+//! which the cache gives, nor the cache, which the frame table gives. While a thread holds a slab's
+//! bit, no other thread changes the slab's entries there. The holder may do this:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|

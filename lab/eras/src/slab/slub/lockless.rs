@@ -29,8 +29,8 @@ impl<P: Lists, E: Era<Word = PageWord>> SlowPath<P, E> for PageWord {
         }
     }
 
-    /// Also takes more slabs for the slot's list until that is half full, all in one hold of the
-    /// list lock.
+    /// Besides the slab that it returns, takes slabs for the slot's partial list until that list is
+    /// half full, all in one hold of the list lock.
     fn take_partial(
         of: &SlubCache<'_, P, E>,
         slot: SlotIndex,

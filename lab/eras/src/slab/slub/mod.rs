@@ -27,11 +27,11 @@
 //! | let go | guard: s + 1 -> 0 | owns `s`, frozen |
 //! | drain | guard: -> all ones -> 0, list: -> 0 | owns `s` and the list |
 //!
-//! Only the guard decides which thread owns `s`: the thread that replaces it owns `s`, whatever
-//! happened since it read the guard. Objects on a cell's list count as in use in their slabs. After
-//! a late *fill* they may belong to another slab than the guard's, so a thread that takes the whole
-//! list sorts it by slab. A store that fails changes nothing; the thread then frees its objects
-//! into their own slab, which is always possible.
+//! Only the guard decides which thread owns `s`: a thread that replaces the guard owns `s`,
+//! whatever happened since that thread read the guard. Objects on a cell's list count as in use in
+//! their slabs. After a late *fill* they may belong to another slab than the guard's, so a thread
+//! that takes the whole list sorts it by slab. A store that fails changes nothing; the thread then
+//! frees its objects into their own slab, which is always possible.
 //!
 //! # The places of a slab
 //! ```text

@@ -29,8 +29,8 @@ pub struct Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
-    /// Starts for a new cache, which no thread uses yet. Returns whether an earlier cache had the
-    /// same number; its slabs are forgotten.
+    /// Starts for a new cache, which no thread uses yet. Zeroes the counts that an earlier cache of
+    /// the same number left; returns whether there was such a cache.
     pub(super) fn take_up(&self) -> bool {
         self.slabs_allocated.store(0, Ordering::Relaxed);
         self.slabs_freed.store(0, Ordering::Relaxed);

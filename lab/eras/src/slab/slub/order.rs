@@ -55,8 +55,8 @@ impl Fewer {
     }
 }
 
-/// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs. O(1): at most
-/// 132 objects are wanted.
+/// The order of slabs of objects `stride` bytes apart, on a machine of `cpus` CPUs. O(1), because
+/// `wanted_objects` is at most 132.
 pub(super) fn slab_order(stride: usize, cpus: u32, fewer: Fewer) -> Order {
     let first = fewer.first(cpus, stride);
     core::iter::successors(Some(first), |objects| Some(fewer.next(*objects)))
@@ -124,8 +124,8 @@ mod tests {
         }
     }
 
-    /// On 8 CPUs, kernels up to 2.6.29 try 20, 10, 5 and then 2 objects of 8 KiB; kernels from
-    /// 2.6.30 on try 4. Objects of up to 4 KiB have the same slabs on fewer than 128 CPUs.
+    /// On 8 CPUs, kernels up to 2.6.29 try slabs of 20, 10, 5, 2 objects of 8 KiB; kernels from
+    /// 2.6.30 on try 4. Below 128 CPUs, both choose the same slabs for objects of up to 4 KiB.
     #[test]
     fn large_objects_have_smaller_slabs_up_to_2_6_29() {
         assert_eq!(slab_order(8192, 8, Fewer::Half), Order::new(2));

@@ -23,8 +23,8 @@ pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Lets go of a frozen slab of the caller that did not become a CPU's slab.
     fn let_go(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64);
 
-    /// Takes the first available slab of a node's list; returns it, frozen, and its objects. `None`
-    /// where the list has at most `keep` slabs.
+    /// Takes the first available slab of a node's list and freezes it. Returns the slab and its
+    /// free objects; `None` if the list has at most `keep` slabs.
     fn take_partial(
         of: &SlubCache<'_, P, E>,
         slot: SlotIndex,

@@ -34,8 +34,8 @@ struct Slot {
 // SAFETY: a free lock with counters of 0 is all zero bytes.
 unsafe impl FreshZero for Slot {}
 
-/// The counts of the lock bits of slabs, as one lock. The bits are taken only inside the gate, so
-/// `fork` finds them free.
+/// The counts of all slabs' lock bits, shown as those of one lock. Threads take the bits only
+/// inside the gate, so `fork` finds them free.
 struct SlabLocks(LockStats);
 
 impl AnyLock for SlabLocks {

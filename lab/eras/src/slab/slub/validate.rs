@@ -93,7 +93,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             )?;
             seen += 1;
             check.that(seen <= state.free(), "inuse + length of the free list <= objects")?;
-            // SAFETY: on the slab's free list, so linked, and no other thread uses the cache.
+            // SAFETY: `object` is on the slab's free list, and no other thread uses the cache.
             next = unsafe { freelist::next(object) };
         }
         check.equal(seen, state.free(), "length of the free list = objects - inuse")?;

@@ -4,8 +4,8 @@ use crate::witness::readings::SLABS;
 use crate::witness::sample::FAULTS;
 use quarry_harness::results::{Direction, Measurement, Metric};
 
-/// A count: its name; tracepoints or events of `/proc/vmstat`, whose sum it is in the kernel; and
-/// counters, whose sum it is on the stack, if the stack has such a count.
+/// A count: its name; the tracepoints or events of `/proc/vmstat` that add up to it in the kernel;
+/// and the counters that add up to it on the stack, if the stack has such a count.
 type Count = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Name of the count of instructions that a guest's CPU executes while the tracepoints are off.
@@ -54,8 +54,8 @@ pub(super) fn metric((name, ..): &Count) -> Metric {
     Metric::new(name, "per operation", Direction::None, name).per("operations").digits(4)
 }
 
-/// Adds to the measurement each of the [`COUNTS`] of which it has a part, as the sum of the parts
-/// that it has. The measurement is one of the kernel (`in_kernel`) or of the stack.
+/// Adds the [`COUNTS`] to a measurement of the kernel (`in_kernel`) or of the stack. A count is the
+/// sum of those of its parts that the measurement has; a count without parts is left out.
 pub(super) fn named(mut measurement: Measurement, in_kernel: bool) -> Measurement {
     for (name, kernel, stack) in COUNTS {
         let parts = if in_kernel { kernel } else { stack };

@@ -69,8 +69,8 @@ impl Part {
         }
     }
 
-    /// Returns whether a part's first run differs from later ones. The memory in `Burst` and of
-    /// `sleep` in `SmallProcess` does not depend on earlier runs.
+    /// Returns whether a part's first run differs from later ones. Those of `Burst` and of
+    /// `SmallProcess` (`sleep`) do not: their memory does not depend on earlier runs.
     pub(super) fn has_warm_up(&self) -> bool {
         !matches!(self, Self::Burst | Self::SmallProcess)
     }

@@ -5,8 +5,8 @@
 //! With several threads, the figures would depend more on this machine's scheduler than on the
 //! path, because handing a burst over costs as much as sending it. So one thread walks both legs of
 //! the path for each burst: with the other work, without it, and with the calls to the page
-//! allocator timed. In a transaction each message switches threads, which is most of its cost. So
-//! each row with receivers also has a line for each number of tasks, in CPU time of all threads.
+//! allocator timed. In a transaction most of a message's cost is the switch of threads. So each row
+//! with receivers also has a line for each number of tasks, in CPU time of all threads.
 
 use super::sample::ReplaySample;
 use anyhow::{Result, bail};

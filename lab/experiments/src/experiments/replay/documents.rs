@@ -42,8 +42,8 @@ struct Also {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 enum Table {
     /// Document 000 or 001: the `statistic` of `benchmark` on `machine`. With `by_tasks` the
-    /// document's rows are numbers of tasks, and its benchmark is called `benchmark`, `-`, name of
-    /// the replay's row. Without it, `rows` maps names of the replay's rows to the document's.
+    /// document's rows are numbers of tasks, and each row of the replay has a benchmark of its own,
+    /// called `benchmark-ROW`. Without `by_tasks`, `rows` maps the replay's rows to the document's.
     Mmtests {
         machine: String,
         benchmark: String,

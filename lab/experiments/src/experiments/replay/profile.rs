@@ -1,6 +1,6 @@
 //! The parts of a packet's time, compared with document 003's profile. Each part is the count of a
-//! call times its measured cost; no program counter is sampled. Also the caches after the run, in
-//! the form of that document's `slabinfo -AD`.
+//! call times its measured cost; no program counter is sampled. A second table has the caches after
+//! the run, in the form of that document's `slabinfo -AD`.
 
 use anyhow::Result;
 use quarry_harness::results::{Cell, Measurement, Run, Variant, Workload};
@@ -13,9 +13,9 @@ use std::io::Write;
 
 const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
 
-/// Functions of the document's profile, by their names in kernels of that time. The counter of a
-/// function's calls, times the figure that is the cost of one call, stands for its time here. Time
-/// outside these functions is printed as `the rest`.
+/// Functions of the document's profile, by their names in kernels of that time; for each, the
+/// counter of its calls and the figure that is the cost of one call. Their product stands for the
+/// function's time. Time outside these functions is printed as `the rest`.
 const FUNCTIONS: [(&str, &str, &str); 9] = [
     ("copy_user_generic_string", "copied_bytes", "cost copied_byte"),
     ("__free_pages_ok", "zone_frees", "cost zone_free"),

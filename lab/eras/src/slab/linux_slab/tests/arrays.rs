@@ -31,7 +31,7 @@ fn the_oldest_objects_leave_a_full_array() {
     assert_eq!(stats.free_slow, 1, "{stats:?}");
     assert_eq!(machine.level(0, cache), (LIMIT - BATCH + 1) as u64);
     assert_eq!(machine.shared(0, cache), BATCH as u64);
-    // The object that was freed last comes first; the shared array serves the last ones.
+    // The object that was freed last comes first; the shared array serves the last requests.
     let again: Vec<_> = freed.iter().map(|_| machine.alloc(0, cache)).collect();
     assert!(again.iter().eq(freed.iter().rev()));
     machine.validate();
@@ -46,8 +46,8 @@ fn the_shared_array_serves_other_cpus_before_slabs_do() {
     let cache = machine.cache(64);
     let objects = fill(&machine, cache, 1);
     let before = (machine.stats(cache).slabs_allocated, machine.free_objects(0, cache));
-    // An array that was never used is refilled with 16 objects, from then on with half of its
-    // limit.
+    // The first refill of an unused array takes 16 objects. The next one would take half of the
+    // array's limit, 60, but the shared array has only 44 objects left.
     let mut taken = Vec::new();
     for (number, refill) in [(16, 16), (44, 44)] {
         taken.push(machine.alloc(1, cache));
@@ -178,8 +178,8 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     machine.finish();
 }
 
-/// A cache with the number of an earlier cache has arrays for as many objects as it wants, but at
-/// most for as many as the arrays of the first cache with that number.
+/// A cache may get the number of a removed cache. Its arrays then hold as many objects as it wants,
+/// but at most as many as the arrays of the first cache with that number.
 #[test]
 fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
     let machine = Machine::new(1, 4);

@@ -112,8 +112,8 @@ fn a_shared_array_that_is_not_used_loses_a_fifth_in_four_seconds() {
     machine.validate();
 }
 
-/// A reap takes a fifth of the free objects that a node may keep. `free_limit` is 5 batches of 60
-/// objects and a slab of 59 objects, which is 7 slabs, so each reap takes 2 slabs.
+/// A reap takes a fifth of the free objects that a node may keep, rounded up to slabs. `free_limit`
+/// is 5 batches of 60 objects and a slab of 59, 359 objects, so each reap takes 2 slabs.
 #[test]
 fn free_slabs_that_were_not_needed_go() {
     let machine = machine(1, "shared");

@@ -1,5 +1,5 @@
 //! Tests of the parts that callers do not see: every rule of the policy, by its counters. The
-//! policy as a whole: the suites, and the model `tests/model`.
+//! suites and the model in `tests/model` test the policy as a whole.
 
 mod bed;
 #[cfg(quarry_model)]

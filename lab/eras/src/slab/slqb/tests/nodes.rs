@@ -29,7 +29,7 @@ fn objects_of_another_node_go_home_directly() {
     bed.finish();
 }
 
-/// The high mark holds on the second path, too.
+/// The slow path, which pushes objects of the CPU's node, keeps to the high mark, too.
 #[test]
 fn a_list_of_this_node_is_bounded() {
     let bed = Bed::new(2048, &two_nodes());

@@ -40,7 +40,7 @@ fn a_list_holds_the_high_mark_and_gives_up_a_batch_above() {
     let stats = bed.stats();
     assert_eq!((bed.level(0), stats.free_slow), (HIGH as u64 + 1 - u64::from(BATCH), 1));
     assert_eq!(bed.page_locks(0), locks + 1, "the objects of a batch go back in one section");
-    // The last 127 frees and the flushing one: one of these objects is alone in its slab.
+    // The batch is this object and the 127 freed last; 63 slabs have both their objects in it.
     assert_eq!(stats.slabs_freed, u64::from(BATCH) / 2 - 1, "{stats:?}");
     bed.validate();
     bed.free(0, above[1..].iter().copied());
@@ -144,8 +144,8 @@ fn nothing_is_claimed_without_the_flag() {
     assert_eq!(bed.stats().total_slabs, 0);
 }
 
-/// A CPU gathers for one other CPU at a time: an object for a third CPU first sends the others
-/// away.
+/// A CPU gathers for one other CPU at a time: before it gathers an object for a third CPU, it
+/// brings the second CPU its objects.
 #[test]
 fn objects_are_gathered_for_one_list_at_a_time() {
     let bed = bed();

@@ -5,8 +5,8 @@ use crate::slab::slub::lock_word::LockWord;
 use crate::slab::slub::order::Fewer;
 use quarry_mm::frame::FRAME_BYTES;
 
-/// Linux 2.6.29: a lock bit per slab; a slab whose last object is freed goes back at once, so a
-/// node keeps only empty slabs that a CPU lets go (`unfreeze_slab`).
+/// Linux 2.6.29: a lock bit per slab; a slab whose last object is freed goes back at once, so the
+/// only empty slabs that a node keeps are those that CPUs let go (`unfreeze_slab`).
 ///
 /// The kernel's fast path turns interrupts off to change the CPU's list; here it is a restartable
 /// sequence, as for all versions.

@@ -1,5 +1,5 @@
-//! Tests of the parts that callers do not see. The policy as a whole: `tests/slub.rs`, the suites,
-//! and the model `tests/model`.
+//! Tests of the parts that callers do not see. The suites, with `tests/suites/slub.rs`, and the
+//! model in `tests/model` test the policy as a whole.
 
 #[cfg(quarry_model)]
 mod explore;

@@ -20,7 +20,7 @@ enum Broken {
     ReleasesBeforeTheListIsLeft,
     /// The slab's bit is released before the slab is put onto the list.
     ReleasesBeforeTheListIsJoined,
-    /// The thread that takes a slab from the list takes its bit only afterwards.
+    /// A thread takes a slab from the list first, and the slab's bit only afterwards.
     TakesTheBitLate,
 }
 

@@ -177,8 +177,8 @@ impl Slab {
         self.give(numbers, me)
     }
 
-    /// Lets go of the caller's slab, as `alloc_slow` does with a slab that is used up. Returns
-    /// objects that were freed meanwhile; if there are any, the caller still owns the slab.
+    /// Lets go of the caller's slab, as `alloc_slow` does with a slab that is used up. If other
+    /// threads have freed objects into it, returns these, and the caller still owns the slab.
     fn let_go(&self, me: u32) -> Vec<u32> {
         self.disown();
         match self.word.take_or_unfreeze(&mut 0) {
