@@ -194,7 +194,7 @@ unsafe impl Os for Linux {
             return NonNull::new(start as *mut u8).ok_or(OsError(libc::ENOMEM));
         }
         let start = map_aligned(bytes, align, libc::PROT_NONE)?;
-        // SAFETY: as above.
+        // SAFETY: the mapping just made, which no other code knows.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
         Ok(start)
     }
