@@ -22,8 +22,8 @@ fn maps(program: &[&str]) -> String {
     run.env("LD_PRELOAD", library).finish().success().stdout
 }
 
-/// The library's mappings, in that one of five processes which has the least of them in memory: on
-/// a busy machine a process may live for 25 ms, and then it publishes statistics.
+/// Starts five processes; returns the library's mappings in the one with the least of them in
+/// memory. A process that a busy machine lets live for 25 ms publishes statistics, on more pages.
 fn parts(program: &[&str]) -> Vec<Part> {
     let all = (0..5).map(|_| parts_in(&maps(program)));
     let resident = |parts: &Vec<Part>| parts.iter().map(|part| part.resident).sum::<u64>();

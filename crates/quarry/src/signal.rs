@@ -8,8 +8,8 @@
 //! background thread, fulfils. It does the same on an alternate stack that is too small for its
 //! work: Rust's library gives each thread an alternate stack of 8 KiB.
 //!
-//! A handler that the program sets later for the signal replaces Quarry's. If the program had set
-//! one before it opened an object with Quarry inside, Quarry's handler calls it at its end.
+//! A handler that the program sets later for the signal replaces Quarry's. If the program set one
+//! before it loaded a library with Quarry inside, Quarry's handler calls that one as its last step.
 
 use crate::{fork, record};
 use core::ffi::{c_int, c_void};

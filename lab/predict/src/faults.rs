@@ -27,8 +27,8 @@ const ROUND: u32 = 32_768;
 /// Such faults in a quick run: still more than the 1,860 pages that a CPU's lists hold.
 const QUICK_ROUND: u32 = 2_560;
 
-/// The kernel and the number of processes of the cell to which `socket_bytes_per_ns` was fitted. In
-/// no other cell of the document does one socket clear so much memory.
+/// `socket_bytes_per_ns` was fitted to the cell of this kernel and this number of processes, where
+/// one socket clears more memory than in any other cell of the document.
 const CLEARED: (usize, usize) = (4, 16);
 
 /// Numbers of threads for which the document says what limits their gain.

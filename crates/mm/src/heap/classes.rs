@@ -91,8 +91,8 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
-/// The class that serves requests of a hardly used `class`: the first one from `class` on that is
-/// the fourth or eighth of its doubling; up to 128 bytes `class` itself. At most 35 % is wasted.
+/// The class that serves requests for a hardly used `class`: up to 128 bytes `class` itself, else
+/// the next fourth or eighth class between two powers of two. At most 35 % of it is wasted.
 #[must_use]
 pub fn coarse(class: CacheId) -> CacheId {
     let index = class.index();

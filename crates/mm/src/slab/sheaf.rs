@@ -5,8 +5,8 @@
 //! puts a sheaf into the barn, or into the slabs. A whole sheaf moves between CPU and barn in one
 //! critical section and one restartable sequence.
 //!
-//! A CPU's array becomes larger in two cases: it is empty and full by turns, because the program
-//! works in bursts larger than two sheaves; or it exchanges much with the barn. A drain ends this.
+//! A CPU's array becomes larger in two cases: the program works in bursts larger than two sheaves,
+//! or the CPU often exchanges sheaves with the barn. A drain makes the array as small as before.
 
 use super::barns::home;
 use super::bitmap_slabs::BitmapSlabs;

@@ -170,8 +170,8 @@ impl RseqSlots {
 }
 
 impl Rseq {
-    /// Returns the arguments of every sequence: the offsets from the thread pointer of the
-    /// registration and of the slot's number, and the address of slot 0.
+    /// Returns the arguments of every sequence: two offsets from the thread pointer (to the
+    /// registration, and to the slot's number), and the address of slot 0.
     #[inline(always)]
     pub(super) fn registers(&self, area: &SlotArea) -> (isize, isize, usize) {
         (self.offset(), self.index.load(Ordering::Relaxed), area.base.load(Ordering::Relaxed))

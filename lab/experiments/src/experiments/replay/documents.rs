@@ -26,8 +26,8 @@ pub(crate) struct Document {
     mainline: Option<String>,
 }
 
-/// UDP_STREAM without and with lists for higher orders, from the commit that added them to the
-/// kernel: 44042b449872, Linux 5.14, on 5.13-rc2.
+/// netperf's UDP_STREAM without and with lists for higher orders. The commit that added these to
+/// Linux 5.14 (44042b449872) has the figures, which its author measured on 5.13-rc2.
 const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
 
 #[derive(Deserialize)]
