@@ -158,6 +158,15 @@ library() {
 # packages would have fewer features here than in the other tests, and would be compiled twice.)
 preload_tests() { cargo test --workspace --test main -- "$@"; }
 
+# abi_tests ARGUMENT..: preload_tests, and apart from them the test that changes how the kernel
+# commits memory: its request for more than there is can fail the requests of all other processes.
+abi_tests() {
+    local status=0 apart=surroundings::strict_overcommit
+    preload_tests "$@" --skip "$apart" || status=1
+    preload_tests "$apart" || status=1
+    return $status
+}
+
 # The tests of the other crates run under nextest, if it is installed: a process each, which keeps
 # both CPUs busy.
 step_test() {
@@ -168,7 +177,7 @@ step_test() {
     # `make test` runs real programs in the step `programs` only.
     [[ -n $all ]] || left+=(--skip modes::real_programs --skip profile::programs_run_the_same
         --skip stress::soak)
-    preload_tests "${left[@]}" || status=1
+    abi_tests "${left[@]}" || status=1
     if cargo nextest --version > /dev/null 2>&1; then
         # `make test` leaves out the tests that run whole experiments.
         local runs='cache_hit|fragmentation|kernel|peers|programs|real_programs|replay|report|runs'
@@ -206,7 +215,7 @@ step_policies() {
     make --no-print-directory policies || return
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry-full.so") || return
     echo "==> libquarry-full.so"
-    preload_tests --skip programs:: || status=1
+    abi_tests --skip programs:: || status=1
     for slab in $(make -s slabs); do
         echo "==> libquarry-$slab.so"
         QUARRY_LIBRARY=$(realpath "$target/release/libquarry-$slab.so") || return
