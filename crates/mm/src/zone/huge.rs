@@ -117,12 +117,10 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
         (Faults::Whole, Faults::Huge) => Faults::Whole,
         (_, faults) => faults,
     };
-    if faults == before {
-        return;
-    }
     pageblock.set_faults(faults);
-    let is_huge = faults.is_huge();
-    if before.is_huge() != is_huge || faults == Faults::Small {
+    let (was_huge, is_huge) = (before.is_huge(), faults.is_huge());
+    let becomes_small = before != Faults::Small && faults == Faults::Small;
+    if was_huge != is_huge || becomes_small {
         let arena = memory.arena();
         let _ = arena.os().advise_huge(arena.address(first), PAGEBLOCK_BYTES, is_huge);
     }
