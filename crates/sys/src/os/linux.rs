@@ -186,12 +186,16 @@ unsafe impl Os for Linux {
     }
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        // The kernel has put the bytes of `AT_RANDOM` on the first thread's stack, near the end of
-        // all addresses. Under valgrind or with 39-bit addresses, that is below the windows.
-        // SAFETY: getauxval has no preconditions.
-        let end = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
-        if let Some(start) = next_window(bytes, align).filter(|start| *start < end) {
-            return NonNull::new(start as *mut u8).ok_or(OsError(libc::ENOMEM));
+        let page = self.page_size();
+        let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
+        if let Some(start) = usual
+            // Tests that such addresses exist: they do not under valgrind or with 39-bit addresses.
+            // (Tried: below the first thread's stack they do. But qemu's is low.)
+            && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
+        {
+            // SAFETY: the page just mapped, which no other code knows.
+            unsafe { libc::munmap(start.as_ptr().cast(), page) };
+            return Ok(start);
         }
         let start = map_aligned(bytes, align, libc::PROT_NONE)?;
         // SAFETY: the mapping just made, which no other code knows.
