@@ -34,7 +34,7 @@ impl Zones {
             if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
                 return false;
             }
-            // A caller's stack may be small; a switch costs little beside growth's system calls.
+            // A caller's stack may be small. Another one takes 16 us, most of it page faults.
             if !own_stack::run(|| zone.grow_once(self.budget(), &mut steps)) {
                 steps.refused(arena.pageblocks_taken());
                 zone.stuck.store(true, Relaxed);
@@ -50,7 +50,8 @@ impl Zones {
     /// Gives an empty zone its first pageblocks, on the caller's stack, before any request does.
     pub(crate) fn begin(&self, node: NodeId) {
         let zone = self.of(node);
-        if zone.grows && zone.grow_once(self.budget(), &mut zone.zone.steps.lock()) {
+        let is_due = zone.grows && zone.managed() == 0;
+        if is_due && zone.grow_once(self.budget(), &mut zone.zone.steps.lock()) {
             self.refresh_marks();
         }
     }

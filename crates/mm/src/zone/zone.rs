@@ -122,7 +122,6 @@ impl Zone {
     }
 
     #[inline]
-    #[must_use]
     pub(super) fn kept_in_extents(&self) -> u32 {
         self.published.in_extents.load(Relaxed) as u32
     }

@@ -19,7 +19,7 @@ fn unconfined() -> OsResult<()> {
 }
 
 /// # Safety
-/// The caller owns the range. With `MADV_DONTNEED` it also has given up the contents.
+/// The caller owns the range. With `MADV_DONTNEED(_LOCKED)` it also has given up the contents.
 unsafe fn advise(address: NonNull<u8>, bytes: usize, advice: i32) -> OsResult<()> {
     if advice != libc::MADV_DONTNEED {
         unconfined()?;
@@ -104,6 +104,13 @@ fn reserve_spare(bytes: usize) -> Option<NonNull<u8>> {
 /// From Linux 6.7 on `MAP_STACK` forbids huge pages in it; before, the flag does nothing.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE | libc::MAP_STACK)
+}
+
+/// Maps memory that never becomes huge pages, if the kernel takes this advice.
+fn map_small(bytes: usize) -> OsResult<NonNull<u8>> {
+    let start = map_anywhere(bytes, READ_WRITE)?;
+    let _ = Linux.advise_huge(start, bytes, false);
+    Ok(start)
 }
 
 fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<u8>> {
@@ -251,17 +258,13 @@ unsafe impl Os for Linux {
         }
         let relaxed = Ordering::Relaxed;
         let is_first = END_OF_SPARE.compare_exchange(0, 1, relaxed, relaxed).is_ok();
-        let mut all = if is_first { bytes.saturating_add(SPARE_BYTES) } else { bytes };
-        let start = map_anywhere(all, READ_WRITE).or_else(|_| {
-            all = bytes;
-            map_anywhere(bytes, READ_WRITE)
-        })?;
-        let _ = self.advise_huge(start, all, false);
-        if all > bytes {
-            SPARE.store(start.addr().get() + bytes, relaxed);
-            END_OF_SPARE.store(start.addr().get() + all, Ordering::Release);
+        if is_first && let Ok(start) = map_small(bytes.saturating_add(SPARE_BYTES)) {
+            let spare = start.addr().get() + bytes;
+            SPARE.store(spare, relaxed);
+            END_OF_SPARE.store(spare + SPARE_BYTES, Ordering::Release);
+            return Ok(start);
         }
-        Ok(start)
+        map_small(bytes)
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -215,3 +215,16 @@ fn every_refusal_of_the_system_is_survived() {
     }
     assert!(refused_at_start > 0 && refused_at_start < calls, "both kinds were walked");
 }
+
+/// A stack whose zones got frames at first keeps to these until requests need more.
+#[test]
+fn only_an_empty_zone_gets_its_first_pageblocks() {
+    let empty = zones(&GROWING);
+    empty.begin(NODE);
+    assert_eq!(empty.zone(NODE).managed(), 1024);
+    empty.begin(NODE);
+    assert_eq!(empty.zone(NODE).managed(), 1024);
+    let filled = zones(&ZoneConfig { grow: true, ..FIXED });
+    filled.begin(NODE);
+    assert_eq!(filled.zone(NODE).managed(), FIXED.initial_frames);
+}
