@@ -6,7 +6,7 @@ use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_mm::heap::LARGEST_REQUEST;
-use quarry_mm::stack::{Entry, Request};
+use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::Object;
@@ -149,18 +149,17 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// Same as [`realloc`].
 #[cold]
 #[inline(never)]
-unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
-    let Some(object) = Object::new(pointer.cast()) else { return malloc_within(size) };
+unsafe fn realloc_slow(object: Object, size: usize) -> *mut c_void {
     if size == 0 && ensure_ready() != Mode::Disabled {
         // SAFETY: the caller's promise is passed on.
-        unsafe { free_within(pointer) };
+        unsafe { free_within(object.as_ptr().cast()) };
         return core::ptr::null_mut();
     }
     served(
         // SAFETY: the caller's promise is passed on.
-        unsafe { process::realloc_slow(object, Request::of(size)) },
-        // SAFETY: with Quarry disabled the pointer is the C library's.
-        || unsafe { libc_malloc::realloc(pointer, size) },
+        unsafe { process::realloc_slow(object, size, MIN_ALIGN) },
+        // SAFETY: with Quarry disabled the object is the C library's.
+        || unsafe { libc_malloc::realloc(object.as_ptr().cast(), size) },
     )
 }
 
@@ -171,15 +170,14 @@ unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
 /// `pointer` is null or came from this allocator, and is not used any more if this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
-    if pointer.is_null() {
-        return malloc_within(size);
+    let Some(object) = Object::new(pointer.cast()) else { return malloc_within(size) };
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        match process::realloc_fast(object, size) {
+            Some(resized) => resized.as_ptr().cast(),
+            None => realloc_slow(object, size),
+        }
     }
-    // With size 0 no object stays in place.
-    if !STACK.fast.stays(pointer.cast(), size) {
-        // SAFETY: the caller's promise is passed on.
-        return unsafe { realloc_moving(pointer, size) };
-    }
-    pointer
 }
 
 /// `realloc` of `count * size` bytes; overflow is ENOMEM and keeps the block (glibc 2.26).

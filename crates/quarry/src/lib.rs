@@ -359,7 +359,7 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
         // SAFETY: on success, the caller gives up what `alloc` gave it, with this alignment.
-        let moved = unsafe { process::realloc(object, Request::of(size).aligned(layout.align())) };
+        let moved = unsafe { process::realloc(object, size, layout.align()) };
         // SAFETY: the same promise; with Quarry disabled the memory came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })
     }

@@ -12,7 +12,9 @@ use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
-use quarry_mm::stack::{CachedPages, HeapUse, MIN_ALIGN, Request, StackHost, StackStats, Watch};
+use quarry_mm::stack::{
+    CachedPages, HeapUse, MIN_ALIGN, Request, StackHost, StackStats, Watch, stays, with_headroom,
+};
 use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -266,30 +268,51 @@ fn start_thread() {
 /// # Safety
 /// Same as [`Stack::realloc`].
 #[inline]
-pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object> {
-    if request.align <= MIN_ALIGN && STACK.fast.stays(object.as_ptr(), request.size) {
-        return Some(object);
-    }
+pub(crate) unsafe fn realloc(object: Object, size: usize, align: usize) -> Option<Object> {
     // SAFETY: the caller's promise is passed on.
-    unsafe { realloc_slow(object, request) }
+    let done = if align <= MIN_ALIGN { unsafe { realloc_fast(object, size) } } else { None };
+    // SAFETY: as above; the fast paths have refused.
+    done.or_else(|| unsafe { realloc_slow(object, size, align) })
 }
 
-/// [`Stack::realloc`], after the fast path has not left the object in place.
+/// [`Stack::realloc`] of an object that the fast paths can resize; after `None`, call
+/// [`realloc_slow`].
 ///
 /// # Safety
 /// Same as [`Stack::realloc`].
+#[inline(always)]
+pub unsafe fn realloc_fast(object: Object, size: usize) -> Option<Object> {
+    let old = STACK.fast.stride(object.as_ptr())?;
+    // SAFETY: the caller's promise is passed on, and the object has `old` bytes.
+    if stays(old, size) { Some(object) } else { unsafe { relocate(object, size, old) } }
+}
+
+/// # Safety
+/// Same as [`Stack::realloc`], and the object has `old` bytes.
+#[cold]
 #[inline(never)]
-pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
-    // SAFETY: the caller's promise is passed on; a moved object is freed once.
+unsafe fn relocate(object: Object, size: usize, old: usize) -> Option<Object> {
+    let new = if size == 0 { None } else { STACK.fast.alloc(with_headroom(old, size)) }?;
+    // SAFETY: both have at least `min(old, size)` bytes, and are not the same.
     unsafe {
-        if request.align <= MIN_ALIGN {
-            let done = STACK.realloc_fast(object, request.size, |object| free(object));
-            if done.is_some() {
-                return done;
-            }
-        }
-        serve(request.size, || STACK.realloc(object, request))
+        core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
+        free(object);
     }
+    Some(new)
+}
+
+/// [`Stack::realloc`], after the fast paths have refused.
+///
+/// # Safety
+/// Same as [`Stack::realloc`].
+#[cold]
+#[inline(never)]
+pub unsafe fn realloc_slow(object: Object, size: usize, align: usize) -> Option<Object> {
+    if align <= MIN_ALIGN && STACK.large_stays(object, size) {
+        return Some(object);
+    }
+    // SAFETY: the caller's promise is passed on.
+    serve(size, || unsafe { STACK.realloc(object, Request::of(size).aligned(align)) })
 }
 
 /// Same as [`Stack::usable_size`].

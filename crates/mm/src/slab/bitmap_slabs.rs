@@ -48,6 +48,8 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Maximum number of objects (a sheaf of a wide array) or slabs that a critical section gives back.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
+/// Maximum number of objects in a piece of `take_pieces`, whose buffer lies on the stack.
+const TAKEN: usize = 63;
 /// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
@@ -188,25 +190,31 @@ impl Slab<'_> {
         }
     }
 
-    fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+    /// Fills `out` in rising order with the highest free objects but the `left` highest ones.
+    fn take(&self, out: &mut [MaybeUninit<Object>], mut left: u32) {
         self.demand_intact();
-        let (mut taken, mut digest) = (0, 0u64);
-        for index in 0..self.words() {
+        let (mut rest, mut digest, mut index) = (out.len(), 0u64, self.words());
+        while rest > 0 {
+            index -= 1;
             let mut word = self.open(index);
-            while word.now != 0 && taken < out.len() {
-                let number = index * 64 + word.now.trailing_zeros();
-                word.now &= word.now - 1;
+            let count = word.now.count_ones();
+            if left >= count {
+                left -= count;
+                continue;
+            }
+            let mut free = (0..left).fold(word.now, |free, _| free ^ 1 << free.ilog2());
+            left = 0;
+            word.now ^= free;
+            while free != 0 && rest > 0 {
+                let bit = free.ilog2();
+                (free, rest) = (free ^ 1 << bit, rest - 1);
                 // SAFETY: `address` is a slab of this cache and only objects have bits.
-                out[taken].write(unsafe { self.cache.object_at(self.address, number) });
-                taken += 1;
+                out[rest].write(unsafe { self.cache.object_at(self.address, index * 64 + bit) });
             }
+            word.now |= free;
             digest = digest.wrapping_add(self.close(word));
-            if taken == out.len() {
-                break;
-            }
         }
-        self.note(digest, (taken as u64).wrapping_neg());
-        taken
+        self.note(digest, (out.len() as u64).wrapping_neg());
     }
 
     /// Frees the objects at the front of `objects` that lie in this slab; returns their number.
@@ -307,23 +315,30 @@ impl Lists {
         }
     }
 
+    /// Fills the front of `out` from one slab or several, for a request of `most` objects in all.
     fn take<P: PerCpu>(
         &mut self,
         view: &SlabsView<'_, P>,
         out: &mut [MaybeUninit<Object>],
+        most: usize,
+        from_several: bool,
     ) -> usize {
-        let slab_bytes = view.cache.order().bytes() as u64;
-        let (mut taken, is_far) = (0, self.nr_slabs * slab_bytes >= FAR_BYTES);
+        let mut taken = 0;
         for bucket in 0..BUCKETS {
             while taken < out.len()
+                && (from_several || taken == 0)
                 && let Some(head) = self.slabs[bucket].first()
             {
                 let slab = view.slab(head);
-                if is_far && let Some(next) = slab.frames.next(head).get() {
+                if self.nr_slabs * view.cache.order().bytes() as u64 >= FAR_BYTES
+                    && let Some(next) = slab.frames.next(head).get()
+                {
                     view.slab(next).prefetch();
                 }
                 let before = slab.free();
-                let count = slab.take(&mut out[taken..]);
+                let count = (out.len() - taken).min(before as usize);
+                let left = before.saturating_sub((most - taken) as u32);
+                slab.take(&mut out[taken..taken + count], left);
                 taken += count;
                 self.nr_free -= count as u64;
                 self.moved(&slab, before, before - count as u32, End::Head);
@@ -420,17 +435,17 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     pub fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut lists = self.slabs.lists.lock();
         let empty = lists.nr_empty();
-        let taken = lists.take(self, out);
+        let taken = lists.take(self, out, out.len(), true);
         self.publish(&lists, empty);
         taken
     }
 
     /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
-    /// `keep` in pieces, the lowest address of a piece last. With `wants_all`, takes nothing if
-    /// there are fewer: the caller then makes a new slab first, so that old and new slabs fill one
-    /// piece. `keep` returns how many objects at the front of a piece it refuses; these go back to
-    /// their slabs, and the call ends. Returns the number of objects taken, including refused ones,
-    /// and whether `keep` refused none of them.
+    /// `keep` in pieces: the lowest one of a slab, then those of each slab in falling order, for an
+    /// array that hands out the last one first. Ends with a slab if it has half of them then. With
+    /// `wants_all`, takes nothing if half are not there: the caller then makes a new slab. `keep`
+    /// returns how many objects at the front of a piece it refuses; these go back to slabs, and the
+    /// call ends. Returns the number of objects taken, and whether `keep` refused none of them.
     #[inline(never)]
     pub(super) fn take_pieces(
         &self,
@@ -439,26 +454,27 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         mut keep: impl FnMut(&[Object]) -> usize,
     ) -> (usize, bool) {
         let mut lists = self.slabs.lists.lock();
-        if wants_all && lists.nr_free < most as u64 {
+        if wants_all && lists.nr_free < most.div_ceil(2) as u64 {
             return (0, true);
         }
-        let (empty, mut taken, mut refused) = (lists.nr_empty(), 0, 0);
-        while taken < most && refused == 0 {
-            let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-            let wanted = (most - taken).min(MAX_BATCH);
-            let count = lists.take(self, &mut buffer[..wanted]);
+        let (empty, mut left, mut refused) = (lists.nr_empty(), most, 0);
+        while left > 0 && refused == 0 {
+            let mut buffer = [MaybeUninit::uninit(); TAKEN];
+            let among = if left == most { 1 } else { left };
+            let wanted = among.min(TAKEN);
+            let count = lists.take(self, &mut buffer[..wanted], among, 2 * left > most);
             buffer[..count].reverse();
             // SAFETY: the lists wrote the first `count` elements.
             let objects = unsafe { written(&buffer, count) };
             refused = keep(objects);
             lists.put(self, &objects[..refused]);
-            taken += count;
+            left -= count;
             if count < wanted {
                 break;
             }
         }
         self.publish(&lists, empty);
-        (taken, refused == 0)
+        (most - left, refused == 0)
     }
 
     /// Adds a slab for a request of `objects` objects. Other CPUs may take its objects before the

@@ -231,10 +231,10 @@ impl<P: Arrays> SheafView<'_, P> {
         let mut slabs = left.div_ceil(self.cache.objects() as usize);
         while left > 0 {
             let (taken, parked) = self.take_pieces(left, slabs > 0, &mut answer, &taken_too);
-            left -= taken;
-            if !parked || left == 0 {
+            if !parked || 2 * taken >= left {
                 break;
             }
+            left -= taken;
             // The buffer of `take_pieces` is off the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
             match self.slabs().grow(objects) {
@@ -264,18 +264,15 @@ impl<P: Arrays> SheafView<'_, P> {
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
         self.slabs().take_pieces(most, wants_all, |piece| {
-            let mut rest = piece;
-            if answer.is_none()
-                && let Some((object, others)) = piece.split_last()
-            {
-                *answer = Some(*object);
-                rest = others;
+            if answer.is_none() {
+                *answer = piece.first().copied();
+                return 0;
             }
-            taken_too(rest);
-            if !self.context.percpu.push_batch(self.array(), rest) {
-                return rest.len();
+            taken_too(piece);
+            if !self.context.percpu.push_batch(self.array(), piece) {
+                return piece.len();
             }
-            self.own.counts.add(BatchedIn, rest.len());
+            self.own.counts.add(BatchedIn, piece.len());
             0
         })
     }

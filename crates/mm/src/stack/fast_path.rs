@@ -171,9 +171,9 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
     }
 
-    /// The stride of the object that starts at `address`.
+    /// Bytes of the slab object that starts at `address`. O(1). Any address is allowed, also null.
     #[inline(always)]
-    pub(super) fn stride(&self, address: *mut u8) -> Option<usize> {
+    pub fn stride(&self, address: *mut u8) -> Option<usize> {
         let (kind, ..) = self.object(address)?;
         Some(self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
@@ -185,19 +185,13 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
         self.object(address).and_then(served).is_some_and(|served| served.has(size))
     }
-
-    /// Returns whether `realloc` to `size` bytes leaves the object at `address` where it is. O(1).
-    /// Any address is allowed, also null.
-    #[inline(always)]
-    pub fn stays(&self, address: *mut u8, size: usize) -> bool {
-        self.stride(address).is_some_and(|old| stays(old, size))
-    }
 }
 
-/// Returns whether `size` bytes stay in an object of `old` bytes, which may waste half of them.
+/// Returns whether `realloc` to `size` bytes leaves an object of `old` bytes where it is: it may
+/// waste half of them.
 #[inline(always)]
-pub(super) fn stays(old: usize, size: usize) -> bool {
-    size.wrapping_sub(old / 2) <= old - old / 2
+pub fn stays(old: usize, size: usize) -> bool {
+    old.wrapping_sub(size) <= old / 2
 }
 
 /// Offsets in a [`Stack`](super::Stack) of the words that fast paths in assembler read.

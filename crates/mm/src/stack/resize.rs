@@ -119,32 +119,15 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Like [`realloc`](Self::realloc), without a lock, for an allocation that stays where it is or
-    /// that fast paths can move; `free` frees the old object. After `None`, call `realloc`.
-    ///
-    /// # Safety
-    /// Same as for `realloc`.
-    #[inline(never)]
-    pub unsafe fn realloc_fast(
-        &self,
-        object: Object,
-        size: usize,
-        free: impl FnOnce(Object),
-    ) -> Option<Object> {
-        let stays = match self.large_fast(object.as_ptr()) {
-            Some((Kind::PAGES, pfn)) => block_stays(self.frames().link(pfn), size),
-            Some((_, pfn)) => frames_of(size) == Some(self.frames().link(pfn)),
-            None => self.fast.stays(object.as_ptr(), size),
-        };
-        if stays {
-            return Some(object);
+    /// Returns whether `realloc` to `size` bytes leaves a block or a mapping where it is, and as
+    /// long as it is. O(1), no lock. Any address is allowed.
+    pub fn large_stays(&self, object: Object, size: usize) -> bool {
+        let Some((kind, pfn)) = self.large_fast(object.as_ptr()) else { return false };
+        let held = self.frames().link(pfn);
+        match kind {
+            Kind::PAGES => block_stays(held, size),
+            _ => frames_of(size) == Some(held),
         }
-        let old = self.fast.stride(object.as_ptr())?;
-        let new = self.fast.alloc(with_headroom(old, size))?;
-        // SAFETY: both have at least `min(old, size)` bytes and do not overlap.
-        unsafe { core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size)) };
-        free(object);
-        Some(new)
     }
 
     /// Resizes an allocation to a request, which may be just a number of bytes: in place if
@@ -156,7 +139,8 @@ impl<C: StackConfig> Stack<C> {
     /// Only the caller uses `object`, and not after success.
     pub unsafe fn realloc(&self, object: Object, request: impl Into<Request>) -> Option<Object> {
         let request = request.into();
-        if request.align <= MIN_ALIGN && self.fast.stays(object.as_ptr(), request.size) {
+        let stays = self.fast.stride(object.as_ptr()).is_some_and(|old| stays(old, request.size));
+        if stays && request.align <= MIN_ALIGN {
             return Some(object);
         }
         // SAFETY: the caller's promise is passed on.

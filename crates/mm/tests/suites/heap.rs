@@ -320,39 +320,61 @@ fn quarantine_gives_way_where_memory_is_short() {
     assert_eq!(bed.stack.validate(), Ok(()));
 }
 
-/// `realloc_fast` moves no mapping, and no block of pages that wastes at most a quarter.
+/// A mapping stays for a request of as many frames, a block of pages also if it wastes a quarter.
 #[test]
-fn blocks_and_mappings_stay_on_the_fast_path() {
+fn blocks_and_mappings_stay_where_they_are() {
     let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
-    let stays_fast = |address: *mut u8, size| {
-        let Some(object) = Object::new(address) else { return false };
-        // SAFETY: nothing moves, because no caller passes an object of a slab.
-        let done = unsafe { bed.stack.realloc_fast(object, size, |_| panic!("it moves")) };
-        done.inspect(|new| assert_eq!(*new, object)).is_some()
+    let stays_for = |address: *mut u8, size| {
+        Object::new(address).is_some_and(|object| bed.stack.large_stays(object, size))
     };
     let block = bed.stack.alloc(40 * FRAME_BYTES).expect("there is memory");
     for frames in [1, 8, 9, 29, 30, 31, 39, 40, 41, 100, 300] {
         for size in [(frames - 1) * FRAME_BYTES + 1, frames * FRAME_BYTES] {
             let stays = (30..=40).contains(&frames) && size > classes::LARGEST;
-            assert_eq!(stays_fast(block.as_ptr(), size), stays, "{size} bytes");
+            assert_eq!(stays_for(block.as_ptr(), size), stays, "{size} bytes");
         }
     }
-    assert!(stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "as it is");
-    assert!(!stays_fast(block.as_ptr(), 0), "that frees it");
-    assert!(!stays_fast(block.as_ptr().wrapping_add(16), 40 * FRAME_BYTES), "inside");
+    assert!(stays_for(block.as_ptr(), 40 * FRAME_BYTES), "as it is");
+    assert!(!stays_for(block.as_ptr(), 0), "that frees it");
+    assert!(!stays_for(block.as_ptr().wrapping_add(16), 40 * FRAME_BYTES), "inside");
     let behind = block.as_ptr().wrapping_add(FRAME_BYTES);
-    assert!(!stays_fast(behind, 40 * FRAME_BYTES), "a later frame");
+    assert!(!stays_for(behind, 40 * FRAME_BYTES), "a later frame");
     // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(block) };
-    assert!(!stays_fast(block.as_ptr(), 40 * FRAME_BYTES), "freed");
+    assert!(!stays_for(block.as_ptr(), 40 * FRAME_BYTES), "freed");
     let mapping = bed.stack.alloc(4 << 20).expect("there is memory");
-    assert!(stays_fast(mapping.as_ptr(), 4 << 20), "as it is");
-    assert!(!stays_fast(mapping.as_ptr(), (4 << 20) + 1), "one frame more");
-    assert!(!stays_fast(mapping.as_ptr(), (4 << 20) - FRAME_BYTES), "one frame less");
-    assert!(!stays_fast(mapping.as_ptr().wrapping_add(2 << 20), 2 << 20), "inside");
+    assert!(stays_for(mapping.as_ptr(), 4 << 20), "as it is");
+    assert!(!stays_for(mapping.as_ptr(), (4 << 20) + 1), "one frame more");
+    assert!(!stays_for(mapping.as_ptr(), (4 << 20) - FRAME_BYTES), "one frame less");
+    assert!(!stays_for(mapping.as_ptr().wrapping_add(2 << 20), 2 << 20), "inside");
     // SAFETY: the object was just allocated, and no other code uses it.
     unsafe { bed.stack.free(mapping) };
     assert_eq!(bed.stack.validate(), Ok(()));
+}
+
+/// Objects are handed out in the order of their addresses, also by an array that bursts have
+/// enlarged, so that each refill takes several pieces.
+#[test]
+fn neighbours_are_handed_out_one_after_the_other() {
+    let bed = HeapBed::new(Backing::Fake, 4096, 1, &options());
+    let burst = |count| -> Vec<Object> {
+        (0..count).map(|_| bed.stack.alloc(64usize).expect("there is memory")).collect()
+    };
+    let free = |objects: Vec<Object>| {
+        for object in objects.into_iter().rev() {
+            // SAFETY: the object was just allocated, and no other code uses it.
+            unsafe { bed.stack.free(object) };
+        }
+    };
+    for count in [500, 1000, 2000, 3000] {
+        free(burst(count));
+    }
+    let objects = burst(8000);
+    let address = |object: Object| object.as_ptr() as usize;
+    let breaks = objects.windows(2).filter(|two| address(two[1]) != address(two[0]) + 64).count();
+    let slabs = objects.len().div_ceil(255);
+    assert!(breaks <= 2 * slabs, "{breaks} breaks in {slabs} slabs");
+    free(objects);
 }
 
 #[test]
@@ -364,7 +386,7 @@ fn a_stack_that_is_not_ready_refuses_everything() {
         assert_eq!(bed.stack.alloc(Request::of(size).aligned(64)), None, "{size} bytes");
         assert_eq!(bed.stack.alloc(Request::of(size).aligned(8 << 20)), None, "{size} bytes");
     }
-    assert!(!bed.stack.fast.stays(std::ptr::null_mut(), 1 << 20));
+    assert_eq!(bed.stack.fast.stride(std::ptr::null_mut()), None);
     // SAFETY: a null pointer is no allocation.
     assert!(!unsafe { bed.stack.fast.free(std::ptr::null_mut()) });
 }
