@@ -48,8 +48,6 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Maximum number of objects (a sheaf of a wide array) or slabs that a critical section gives back.
 const SLABS_BATCH: usize = 2 * MAX_BATCH;
-/// Maximum number of objects in a piece of `take_pieces`, whose buffer lies on the stack.
-const TAKEN: usize = 63;
 /// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
@@ -440,38 +438,35 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         taken
     }
 
-    /// Takes up to `most` objects of the existing slabs in one critical section, and gives them to
-    /// `keep` in pieces: the lowest one of a slab, then those of each slab in falling order, for an
-    /// array that hands out the last one first. Ends with a slab if it has half of them then. With
-    /// `wants_all`, takes nothing if half are not there: the caller then makes a new slab. `keep`
-    /// returns how many objects at the front of a piece it refuses; these go back to slabs, and the
-    /// call ends. Returns the number of objects taken, and whether `keep` refused none of them.
+    /// Takes up to `most` objects of the slabs under one lock, and gives them to `keep` in pieces,
+    /// each slab's in falling order, for an array that hands out the last one first. Ends with a
+    /// slab if it has half of them then; with `wants_all`, takes nothing if half are not there.
+    /// `keep` learns which piece is the last one, and returns how many objects at the front it
+    /// refuses: they go back, and the call ends. Returns the objects taken, and whether `keep` took
+    /// all.
     #[inline(never)]
     pub(super) fn take_pieces(
         &self,
         most: usize,
         wants_all: bool,
-        mut keep: impl FnMut(&[Object]) -> usize,
+        mut keep: impl FnMut(&[Object], bool) -> usize,
     ) -> (usize, bool) {
         let mut lists = self.slabs.lists.lock();
         if wants_all && lists.nr_free < most.div_ceil(2) as u64 {
             return (0, true);
         }
-        let (empty, mut left, mut refused) = (lists.nr_empty(), most, 0);
-        while left > 0 && refused == 0 {
-            let mut buffer = [MaybeUninit::uninit(); TAKEN];
-            let among = if left == most { 1 } else { left };
-            let wanted = among.min(TAKEN);
-            let count = lists.take(self, &mut buffer[..wanted], among, 2 * left > most);
-            buffer[..count].reverse();
-            // SAFETY: the lists wrote the first `count` elements.
-            let objects = unsafe { written(&buffer, count) };
-            refused = keep(objects);
-            lists.put(self, &objects[..refused]);
+        let (empty, mut left, mut refused, mut is_last) = (lists.nr_empty(), most, 0, false);
+        while refused == 0 && !is_last {
+            let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+            let out = &mut buffer[..left.min(MAX_BATCH)];
+            let count = lists.take(self, out, left, 2 * left > most);
+            out[..count].reverse();
             left -= count;
-            if count < wanted {
-                break;
-            }
+            is_last = count < MAX_BATCH || left == 0 || lists.nr_free == 0;
+            // SAFETY: the lists wrote the first `count` elements.
+            let objects = unsafe { written(out, count) };
+            refused = keep(objects, is_last);
+            lists.put(self, &objects[..refused]);
         }
         self.publish(&lists, empty);
         (most - left, refused == 0)

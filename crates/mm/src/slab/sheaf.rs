@@ -263,17 +263,24 @@ impl<P: Arrays> SheafView<'_, P> {
         answer: &mut Option<Object>,
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
-        self.slabs().take_pieces(most, wants_all, |piece| {
-            if answer.is_none() {
-                *answer = piece.first().copied();
+        self.slabs().take_pieces(most, wants_all, |piece, is_last| {
+            let mut rest = piece;
+            let mut answer_if = |is_time, rest: &mut &[Object]| {
+                if is_time
+                    && answer.is_none()
+                    && let Some((object, others)) = rest.split_last()
+                {
+                    (*answer, *rest) = (Some(*object), others);
+                }
+            };
+            answer_if(is_last, &mut rest);
+            taken_too(rest);
+            if rest.is_empty() || self.context.percpu.push_batch(self.array(), rest) {
+                self.own.counts.add(BatchedIn, rest.len());
                 return 0;
             }
-            taken_too(piece);
-            if !self.context.percpu.push_batch(self.array(), piece) {
-                return piece.len();
-            }
-            self.own.counts.add(BatchedIn, piece.len());
-            0
+            answer_if(true, &mut rest);
+            rest.len()
         })
     }
 
