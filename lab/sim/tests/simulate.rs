@@ -63,7 +63,8 @@ fn trace(name: &str, calls: Vec<Call>) -> PathBuf {
 
 /// Readings of the memory wait for locks that the program holds, and so may overlap. The lock that
 /// a reading takes must still be left out only once; if it were left out twice, four copies of a
-/// program would seem to take fewer locks for each call than one copy.
+/// program would seem to take far fewer locks for each call than one copy. (2 % fewer they do take,
+/// because a refill that ends with a slab finds more in the slabs of four.)
 #[test]
 fn readings_of_the_memory_do_not_count_as_the_programs_locks() {
     let trace = trace("readings", bursts(96_000));
@@ -82,6 +83,6 @@ fn readings_of_the_memory_do_not_count_as_the_programs_locks() {
         };
         let (one, many) = (on(1), on(4));
         println!("{seed}: {one} {many}");
-        assert!(one > 0.0 && (one..2.0 * one).contains(&many), "{seed}: {one}, {many}");
+        assert!(one > 0.0 && (0.9 * one..2.0 * one).contains(&many), "{seed}: {one}, {many}");
     }
 }

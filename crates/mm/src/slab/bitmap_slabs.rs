@@ -195,9 +195,8 @@ impl Slab<'_> {
         while rest > 0 {
             index -= 1;
             let mut word = self.open(index);
-            let count = word.now.count_ones();
-            if left >= count {
-                left -= count;
+            if let Some(less) = left.checked_sub(word.now.count_ones()) {
+                left = less;
                 continue;
             }
             let mut free = (0..left).fold(word.now, |free, _| free ^ 1 << free.ilog2());
