@@ -293,7 +293,7 @@ pub unsafe fn realloc_fast(object: Object, size: usize) -> Option<Object> {
 #[inline(never)]
 unsafe fn relocate(object: Object, size: usize, old: usize) -> Option<Object> {
     let new = if size == 0 { None } else { STACK.fast.alloc(with_headroom(old, size)) }?;
-    // SAFETY: both have at least `min(old, size)` bytes, and are not the same.
+    // SAFETY: two objects of at least `min(old, size)` bytes; the caller gives up the old one.
     unsafe {
         core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
         free(object);

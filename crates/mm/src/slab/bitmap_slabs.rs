@@ -188,7 +188,7 @@ impl Slab<'_> {
         }
     }
 
-    /// Fills `out` in rising order with the highest free objects but the `left` highest ones.
+    /// Fills `out` in rising order from below the `left` highest; `out.len() + left <= free(slab)`.
     fn take(&self, out: &mut [MaybeUninit<Object>], mut left: u32) {
         self.demand_intact();
         let (mut rest, mut digest, mut index) = (out.len(), 0u64, self.words());
