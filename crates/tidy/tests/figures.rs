@@ -135,7 +135,10 @@ fn numbers_are_read_inverted_and_shown() {
     let figure = Figure::parse("2.000 [1.600, 4.00] *").expect("a figure");
     assert_eq!(figure.inverse(), Figure { centre: 0.5, low: 0.25, high: 0.625 });
     assert_eq!(figure.inverse().shown(), "0.50 [0.25, 0.62]");
-    assert_eq!(Figure::parse("2.000"), None);
+    let alone = Figure::parse("2.000").expect("a figure of too few samples");
+    assert_eq!(alone.inverse(), Figure { centre: 0.5, low: 0.0, high: f64::INFINITY });
+    assert_eq!(alone.shown(), "2.00");
+    assert_eq!(Figure::parse("no ratio"), None);
     let shown = [127.4, 12.94, 1.0, 0.445, 0.0612, 0.00787].map(short);
     assert_eq!(shown, ["127", "12.9", "1.00", "0.45", "0.061", "0.0079"]);
     assert!((geometric_mean(&[2.0, 16.0, 16.0]) - 8.0).abs() < 1e-9);

@@ -2,8 +2,9 @@
 //!
 //! The best peer of a workload is the one to which the baseline's ratio or difference is highest.
 //! The samples that choose this peer also judge the target, so chance can only favour the peer.
+//! Where a peer crashes so often that too few samples are left, its other workloads judge it.
 
-use super::decision::{self, Figures};
+use super::decision;
 use super::{Column, Reason, Row, Selection};
 use crate::results::{Against, Metric, Over, Relation, Run, Target};
 use crate::statistics::{Estimate, Interval};
@@ -116,11 +117,10 @@ impl<'a> Reached<'a> {
         }
         let contest = Contest { selection: &selection, metric, target, rows: &rows };
         let items = contest.items(&peers).into_iter();
-        let decides = items.max_by(|one, other| {
+        let top = items.max_by(|one, other| {
             one.rank().cmp(&other.rank()).then(one.centre().total_cmp(&other.centre()))
         });
-        let mut reached =
-            decides.map_or_else(|| nothing(Success::NotRun), |it| contest.reached(it));
+        let mut reached = top.map_or_else(|| nothing(Success::NotRun), |it| contest.reached(it));
         let has_run = |name: &&String| run.meta.workload(name).is_some();
         let (all, run) = (target.workloads.len(), target.workloads.iter().filter(has_run).count());
         // If every workload has to reach the target, one miss decides.
@@ -187,29 +187,37 @@ struct Contest<'a, 's> {
 
 impl<'a, 's> Contest<'a, 's> {
     fn estimate(&self, one: &'s Column<'a>, pairs: &Pairs<'a, 's>) -> Result<Estimate, Reason> {
-        let of = |cells: &Pairs<'a, 's>| -> Result<Figures, Reason> {
-            self.selection.figures(cells, self.metric, self.target.relation)
-        };
+        let (metric, relation) = (self.metric, self.target.relation);
+        let of = |cells: &Pairs<'a, 's>| self.selection.figures(cells, metric, relation);
         let own: Pairs<'a, 's> = pairs.iter().map(|(row, _)| (*row, one)).collect();
-        let estimate = decision::estimate(&of(&own)?, &of(pairs)?, true);
-        estimate.map(|(estimate, _)| estimate).ok_or(Reason::NoFigure)
+        Ok(decision::estimate(&of(&own)?, &of(pairs)?, true).ok_or(Reason::NoFigure)?.0)
+    }
+
+    fn alone(&self, row: Row<'a>, peer: &'s Column<'a>) -> Option<Estimate> {
+        self.estimate(self.selection.baseline(), &vec![(row, peer)]).ok()
     }
 
     fn best(&self, row: Row<'a>, peers: &[&'s Column<'a>]) -> &'s Column<'a> {
-        let above = |peer: &'s Column<'a>| {
-            let estimate = self.estimate(self.selection.baseline(), &vec![(row, peer)]);
-            estimate.map_or(f64::NEG_INFINITY, |it| it.centre)
-        };
+        let above = |peer: &'s Column<'a>| self.alone(row, peer).map_or(f64::MIN, |it| it.centre);
         let best = peers.iter().copied().max_by(|a, b| above(a).total_cmp(&above(b)));
         best.expect("there are peers")
     }
 
+    /// Returns whether the peer failed on the workload, so often that too few samples are left.
+    fn has_failed(&self, row: Row<'a>, peer: &'s Column<'a>) -> bool {
+        self.alone(row, peer).and_then(|it| it.interval).is_none()
+            && peer.run.samples_of(peer.cell(row)).any(|it| it.failure.is_some())
+    }
+
     fn items(&self, peers: &[&'s Column<'a>]) -> Vec<Item<'a, 's>> {
-        let against = |peer: &'s Column<'a>| self.rows.iter().map(|row| (*row, peer)).collect();
+        let against = |peer: &'s Column<'a>| -> Pairs<'a, 's> {
+            let pairs = self.rows.iter().map(|row| (*row, peer));
+            let (failed, lasting): (Vec<_>, _) = pairs.partition(|it| self.has_failed(it.0, it.1));
+            if lasting.is_empty() { failed } else { lasting }
+        };
+        let best = |row: &Row<'a>| (*row, self.best(*row, peers));
         let all: Vec<Pairs<'a, 's>> = match self.target.against {
-            Against::Best => {
-                vec![self.rows.iter().map(|row| (*row, self.best(*row, peers))).collect()]
-            }
+            Against::Best => vec![self.rows.iter().map(best).collect()],
             Against::Each(_) => peers.iter().copied().map(against).collect(),
         };
         let all = match self.target.over {
@@ -244,7 +252,7 @@ impl<'a, 's> Contest<'a, 's> {
         let own: Pairs<'a, 's> = item.pairs.iter().map(|(row, _)| (*row, baseline)).collect();
         let noise = self.selection.copy().and_then(|copy| self.estimate(copy, &own).ok());
         let worst = |pair: &(Row<'a>, &'s Column<'a>)| {
-            let centre = shown(self.estimate(baseline, &vec![*pair]).ok()?).centre;
+            let centre = shown(self.alone(pair.0, pair.1)?).centre;
             let (workload, peer) = (pair.0.workload.to_owned(), pair.1.label.clone());
             Some(Worst { workload, peer, value: centre })
         };
@@ -450,6 +458,31 @@ mod tests {
         assert_eq!(judge(&against(&[]), &run).success, unclear("no figure"));
         fails(&mut run, "snmalloc", |_| true);
         assert_eq!(judge(&pairs(), &run).success, unclear("no figure"), "no peer has a figure");
+    }
+
+    #[test]
+    fn a_workload_on_which_a_peer_crashes_is_left_out_for_this_peer() {
+        let of = |variant: &str, workload: &str, _: usize| match (variant, workload) {
+            ("snmalloc", "pair-64") => 5.0,
+            _ => 10.0,
+        };
+        let mut run = run_with(&["glibc", "snmalloc"], &PAIRS, ROUNDS, of);
+        let crash = |run: &mut Run, workloads: &[&str], rounds: u32| {
+            let hit = run.samples.iter_mut().filter(|it| it.variant == "snmalloc");
+            let hit = hit.filter(|it| workloads.contains(&it.workload.as_str()));
+            for sample in hit.filter(|it| it.round <= rounds) {
+                (sample.measurement, sample.failure) = (None, Some("signal 11".to_owned()));
+            }
+        };
+        crash(&mut run, &["pair-64"], 2);
+        assert_eq!(judge(&against(&[]), &run).success, Success::Missed, "six rounds are left");
+        crash(&mut run, &["pair-64"], 3);
+        let target = against(&[]);
+        let reached = judge(&target, &run);
+        assert_eq!(reached.success, Success::Met, "5 of 6 workloads judge snmalloc");
+        assert!((centre(reached.estimate) - 1.0).abs() < 1e-9);
+        crash(&mut run, &PAIRS, 3);
+        assert_eq!(judge(&against(&[]), &run).success, unclear("too few samples"));
     }
 
     /// `docs/methodology.md` warns of the best of several equal peers.

@@ -143,7 +143,7 @@ fn wrapped(text: &str, indent: &str) -> String {
 
 fn figure(run: &Run, table: &str, row: &str, column: &str) -> Result<Figure, String> {
     let cell = run.cell(table, row, column)?;
-    Figure::parse(cell).ok_or_else(|| format!("no figure with an interval: {cell}"))
+    Figure::parse(cell).ok_or_else(|| format!("no figure: {cell}"))
 }
 
 fn number(run: &Run, table: &str, row: &str, column: &str) -> Result<f64, String> {

@@ -12,13 +12,16 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Reads `1.595 [1.467, 1.797] *`, and ignores what follows the interval.
+    /// Reads `1.595 [1.467, 1.797] *`, and ignores what follows the interval. A figure of too few
+    /// samples has no interval, so it may be any number above 0.
     #[must_use]
     pub fn parse(cell: &str) -> Option<Self> {
-        let (centre, rest) = cell.split_once('[')?;
+        let number = |text: &str| text.trim().parse().ok();
+        let Some((centre, rest)) = cell.split_once('[') else {
+            return Some(Self { centre: number(cell)?, low: 0.0, high: f64::INFINITY });
+        };
         let (low, rest) = rest.split_once(',')?;
         let (high, _) = rest.split_once(']')?;
-        let number = |text: &str| text.trim().parse().ok();
         Some(Self { centre: number(centre)?, low: number(low)?, high: number(high)? })
     }
 
@@ -28,9 +31,12 @@ impl Figure {
         Self { centre: 1.0 / self.centre, low: 1.0 / self.high, high: 1.0 / self.low }
     }
 
-    /// The centre and the interval.
+    /// The centre and the interval, if there is one.
     #[must_use]
     pub fn shown(self) -> String {
+        if self.high.is_infinite() {
+            return short(self.centre);
+        }
         format!("{} [{}, {}]", short(self.centre), short(self.low), short(self.high))
     }
 }
