@@ -153,7 +153,8 @@ fn peers<'a, 's>(
     (all.into_iter().filter(is_wanted).collect(), absent)
 }
 
-type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
+type Pair<'a, 's> = (Row<'a>, &'s Column<'a>);
+type Pairs<'a, 's> = Vec<Pair<'a, 's>>;
 
 struct Item<'a, 's> {
     pairs: Pairs<'a, 's>,
@@ -193,26 +194,25 @@ impl<'a, 's> Contest<'a, 's> {
         Ok(decision::estimate(&of(&own)?, &of(pairs)?, true).ok_or(Reason::NoFigure)?.0)
     }
 
-    fn alone(&self, row: Row<'a>, peer: &'s Column<'a>) -> Option<Estimate> {
-        self.estimate(self.selection.baseline(), &vec![(row, peer)]).ok()
+    fn alone(&self, pair: Pair<'a, 's>) -> Option<Estimate> {
+        self.estimate(self.selection.baseline(), &vec![pair]).ok()
     }
 
     fn best(&self, row: Row<'a>, peers: &[&'s Column<'a>]) -> &'s Column<'a> {
-        let above = |peer: &'s Column<'a>| self.alone(row, peer).map_or(f64::MIN, |it| it.centre);
-        let best = peers.iter().copied().max_by(|a, b| above(a).total_cmp(&above(b)));
-        best.expect("there are peers")
+        let above = |peer: &'s Column<'a>| self.alone((row, peer)).map_or(f64::MIN, |it| it.centre);
+        peers.iter().copied().max_by(|a, b| above(a).total_cmp(&above(b))).expect("there are peers")
     }
 
     /// Returns whether the peer failed on the workload, so often that too few samples are left.
-    fn has_failed(&self, row: Row<'a>, peer: &'s Column<'a>) -> bool {
-        self.alone(row, peer).and_then(|it| it.interval).is_none()
-            && peer.run.samples_of(peer.cell(row)).any(|it| it.failure.is_some())
+    fn has_failed(&self, (row, peer): Pair<'a, 's>) -> bool {
+        peer.run.samples_of(peer.cell(row)).any(|it| it.failure.is_some())
+            && self.alone((row, peer)).is_none_or(|it| it.interval.is_none())
     }
 
     fn items(&self, peers: &[&'s Column<'a>]) -> Vec<Item<'a, 's>> {
         let against = |peer: &'s Column<'a>| -> Pairs<'a, 's> {
             let pairs = self.rows.iter().map(|row| (*row, peer));
-            let (failed, lasting): (Vec<_>, _) = pairs.partition(|it| self.has_failed(it.0, it.1));
+            let (failed, lasting): (Vec<_>, _) = pairs.partition(|pair| self.has_failed(*pair));
             if lasting.is_empty() { failed } else { lasting }
         };
         let best = |row: &Row<'a>| (*row, self.best(*row, peers));
@@ -251,10 +251,10 @@ impl<'a, 's> Contest<'a, 's> {
         let baseline = self.selection.baseline();
         let own: Pairs<'a, 's> = item.pairs.iter().map(|(row, _)| (*row, baseline)).collect();
         let noise = self.selection.copy().and_then(|copy| self.estimate(copy, &own).ok());
-        let worst = |pair: &(Row<'a>, &'s Column<'a>)| {
-            let centre = shown(self.alone(pair.0, pair.1)?).centre;
-            let (workload, peer) = (pair.0.workload.to_owned(), pair.1.label.clone());
-            Some(Worst { workload, peer, value: centre })
+        let worst = |&(row, peer): &Pair<'a, 's>| {
+            let value = shown(self.alone((row, peer))?).centre;
+            let (workload, peer) = (row.workload.to_owned(), peer.label.clone());
+            Some(Worst { workload, peer, value })
         };
         let several = item.pairs.iter().filter(|_| self.rows.len() > 1);
         let worst = several.filter_map(worst).max_by(|a, b| a.value.total_cmp(&b.value));

@@ -288,12 +288,12 @@ fn targets(run: &Run) -> Result<String, String> {
     let mut counts = Vec::new();
     for verdict in ["met", "missed", "unclear"] {
         let before = rows.len();
-        for row in &all.rows {
+        // A verdict can have a reason behind it: "unclear: 64 of 66 workloads".
+        let is_so = |row: &&Vec<String>| {
+            all.cell(&row[0], "verdict").is_some_and(|it| it.starts_with(verdict))
+        };
+        for row in all.rows.iter().filter(is_so) {
             let of = |column| all.cell(&row[0], column).unwrap_or_default().to_owned();
-            // It can have a reason behind it: "unclear: 64 of 66 workloads".
-            if !of("verdict").starts_with(verdict) {
-                continue;
-            }
             let peer = known(&of("peer"));
             let peer = match of("against").as_str() {
                 "each" => format!("{peer}, the nearest"),
