@@ -51,7 +51,9 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, task,
+};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// The thread starts when this many bytes can be given back, in a process with one thread.
@@ -82,6 +84,8 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
+/// Spare bytes that the last search left, or fewer: neighbours in use keep them in memory.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -163,26 +167,24 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Returns whether enough can be given back to start the thread. O(nodes). If the answer depends on
-/// the objects that CPUs hold, it counts these too, at most ten times a second.
+/// Returns whether enough can be given back to start or wake the thread. O(nodes). If the answer
+/// depends on what caches hold, it counts that too, at most a hundred times a second.
 fn is_worth_a_thread() -> bool {
-    const INTERVAL_NS: u64 = 100_000_000;
+    const INTERVAL_NS: u64 = 10_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
     let enough = if is_single_threaded() { START_BYTES } else { START_BESIDE_BYTES };
-    let (area, barns) = (STACK.percpu().area(), STACK.limits.barns());
-    let freeable = STACK.mappings.freeable_bytes(zones()) + barns;
+    let freeable = STACK.mappings.freeable_bytes(zones()) + STACK.limits.barns();
     if freeable >= enough {
         return true;
-    }
-    if freeable + area.all_room() < enough {
-        return false;
     }
     let now = coarse_ns();
     if now < NEXT_COUNT_NS.load(Ordering::Relaxed) {
         return false;
     }
     NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
-    freeable + area.held_bytes() >= enough
+    let spare = ReclaimState::bound(&STACK);
+    let left = LEFT.fetch_min(spare, Ordering::Relaxed).min(spare);
+    spare - left >= enough
 }
 
 /// Called at the end of slow allocations, without a lock; starts the thread if it is due. O(1).
@@ -333,6 +335,7 @@ fn pause(delay_ms: i64) {
 }
 
 fn sleep() {
+    LEFT.store(ReclaimState::bound(&STACK), Ordering::Relaxed);
     if !moves(RUNNING, ASLEEP) {
         return;
     }

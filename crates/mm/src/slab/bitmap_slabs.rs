@@ -6,7 +6,8 @@
 //! The descriptor of a slab lies in the link words of its first four frames (a slab has at least
 //! order 2): `link[0]` is the next slab, `link[1]` the previous one, `link[2..4]` one word. If a
 //! slab has at most 64 objects, this word is the bits. Else it is
-//! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object.
+//! `{digest of the bits : 53 | free objects : 11}`, and the bits lie before the first object; or
+//! the slab is *folded* (see `word.rs`), until the first change of its bits.
 //!
 //! A program that writes past the end of the memory before this slab could overwrite the bits, and
 //! then an object could get two owners. The slab's unused bytes lie before the bits to absorb short
@@ -21,6 +22,7 @@
 //! `length(list) = slabs on it`, `nr_free = sum of free(slab)`.
 
 mod sparse;
+mod word;
 
 use super::buffer::written;
 use super::cache::{Cache, SlabLayout};
@@ -41,6 +43,7 @@ use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::prefetch::prefetch;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
+use word::{FOLDABLE_OBJECTS, FREE_BITS, FREE_MASK, Word, all_free};
 
 /// The descriptor takes four link words, so a slab has at least four frames.
 const MIN_ORDER: Order = Order::new(2);
@@ -51,9 +54,7 @@ const SLABS_BATCH: usize = 2 * MAX_BATCH;
 /// From this many bytes of slabs on, most of a cache's descriptors and bits miss the CPU's caches.
 const FAR_BYTES: u64 = 16 << 20;
 const WORD_OBJECTS: u32 = 64;
-const FREE_BITS: u32 = 11;
-const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
-const _: () = assert!((MIN_ORDER.bytes() / MIN_ALIGN) as u64 <= FREE_MASK);
+const _: () = assert!(MIN_ORDER.bytes() / MIN_ALIGN <= FOLDABLE_OBJECTS as usize);
 
 /// The term that word `index` of the bits adds to the digest, shifted to the digest's place. A
 /// change within 32 neighbouring bits of one word always changes the digest: multiplication by an
@@ -81,8 +82,9 @@ struct Lists {
 /// The slabs of one cache, under one counted lock.
 pub struct BitmapSlabs {
     lists: CountedLock<Lists>,
-    /// Objects that are not free in a slab, for readers without the lock.
+    /// Objects that are not free in a slab, and those that are, for readers without the lock.
     outside: AtomicU64,
+    inside: AtomicU64,
 }
 
 /// The slabs of a cache, together with what an operation needs.
@@ -128,7 +130,7 @@ impl Slab<'_> {
 
     fn free(&self) -> u32 {
         let word = self.word().load(Ordering::Relaxed);
-        if self.has_word_bits() { word.count_ones() } else { (word & FREE_MASK) as u32 }
+        if self.has_word_bits() { word.count_ones() } else { Word(word).free(self.cache.objects()) }
     }
 
     fn bits(&self, index: u32) -> &AtomicU64 {
@@ -139,6 +141,36 @@ impl Slab<'_> {
         // SAFETY: the `words()` words right before the slab's first object belong to no object, and
         // are aligned, because the first object is aligned to 16.
         unsafe { self.first_bits().cast::<AtomicU64>().add(index as usize).as_ref() }
+    }
+
+    fn is_folded(&self) -> bool {
+        !self.has_word_bits() && Word(self.word().load(Ordering::Relaxed)).is_folded()
+    }
+
+    /// Word `index` of the bits, of a folded slab as well.
+    fn bits_now(&self, index: u32) -> u64 {
+        if self.is_folded() {
+            Word(self.word().load(Ordering::Relaxed)).bits(self.cache.objects(), index)
+        } else {
+            self.bits(index).load(Ordering::Relaxed)
+        }
+    }
+
+    /// Writes the bits of a folded slab. Every change of the bits begins with this.
+    #[inline]
+    fn unfold(&self) {
+        if self.is_folded() {
+            self.write_bits();
+        }
+    }
+
+    #[cold]
+    fn write_bits(&self) {
+        let free = u64::from(self.free());
+        for index in 0..self.words() {
+            self.bits(index).store(self.bits_now(index), Ordering::Relaxed);
+        }
+        self.word().store(self.digest() | free, Ordering::Relaxed);
     }
 
     fn first_bits(&self) -> Object {
@@ -167,7 +199,9 @@ impl Slab<'_> {
 
     /// Returns whether the bits match their digest; if not, the program has overwritten them.
     fn is_intact(&self) -> bool {
-        self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
+        self.has_word_bits()
+            || self.is_folded()
+            || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }
 
     fn demand_intact(&self) {
@@ -177,19 +211,18 @@ impl Slab<'_> {
     }
 
     fn reset(&self) {
-        let objects = self.cache.objects();
         for index in 0..self.words() {
-            let left = objects - index * 64;
-            let bits = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
-            self.bits(index).store(bits, Ordering::Relaxed);
+            self.bits(index).store(all_free(self.cache.objects(), index), Ordering::Relaxed);
         }
         if !self.has_word_bits() {
-            self.word().store(self.digest() | u64::from(objects), Ordering::Relaxed);
+            let free = u64::from(self.cache.objects());
+            self.word().store(self.digest() | free, Ordering::Relaxed);
         }
     }
 
     /// Fills `out` in rising order from below the `left` highest; `out.len() + left <= free(slab)`.
     fn take(&self, out: &mut [MaybeUninit<Object>], mut left: u32) {
+        self.unfold();
         self.demand_intact();
         let (mut rest, mut digest, mut index) = (out.len(), 0u64, self.words());
         while rest > 0 {
@@ -220,6 +253,7 @@ impl Slab<'_> {
         let bytes = self.cache.order().bytes();
         let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
         let Some(first) = objects.first() else { return 0 };
+        self.unfold();
         let mut word = self.open(self.number(*first) / 64);
         let (mut count, mut digest) = (0, 0u64);
         for object in objects.iter().take_while(is_inside) {
@@ -351,6 +385,7 @@ impl BitmapSlabs {
     pub const fn new() -> Self {
         Self {
             outside: AtomicU64::new(0),
+            inside: AtomicU64::new(0),
             lists: CountedLock::new(Lists {
                 slabs: [const { List::new() }; BUCKETS],
                 lengths: [0; BUCKETS],
@@ -398,6 +433,11 @@ impl BitmapSlabs {
     /// Objects that are not free in a slab: in use, or parked. Takes no lock.
     pub(super) fn outside(&self) -> u64 {
         self.outside.load(Ordering::Relaxed)
+    }
+
+    /// Objects that are free in a slab. Takes no lock.
+    pub(super) fn inside(&self) -> u64 {
+        self.inside.load(Ordering::Relaxed)
     }
 
     /// Visits the list lock.
@@ -546,7 +586,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     pub fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
         let slab = self.slab(slab);
         for index in 0..slab.words() {
-            let bits = slab.bits(index).load(Ordering::Relaxed);
+            let bits = slab.bits_now(index);
             (0..64).filter(|bit| bits >> bit & 1 != 0).for_each(|bit| visit(index * 64 + bit));
         }
     }
@@ -577,6 +617,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     }
 
     fn note_empty(&self, lists: &Lists, before: u32) {
+        self.slabs.inside.store(lists.nr_free, Ordering::Relaxed);
         let slab_bytes = self.cache.order().bytes();
         self.context.limits.empty_changed(before, lists.nr_empty(), slab_bytes);
     }
@@ -626,9 +667,8 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
             lists.slabs[bucket].validate(frames, |pfn| {
                 length += 1;
                 let (slab, check) = (self.slab(pfn), Check::of("slab").at(pfn.0));
-                let counted: u32 = (0..slab.words())
-                    .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
-                    .sum();
+                let counted: u32 =
+                    (0..slab.words()).map(|index| slab.bits_now(index).count_ones()).sum();
                 let is_own = frames.kind(pfn) == self.cache.id().kind();
                 check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
                 check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;

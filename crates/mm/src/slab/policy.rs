@@ -125,6 +125,12 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// touched, or memory is short. Little of the thread's stack may be left.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
+    /// Bytes of free objects in slabs and barns: a bound for what a reclaim may give back, because
+    /// neighbours in use keep some of their pages. 0 if the policy has no such count. O(caches).
+    fn spare_bytes(&self, _context: &SlabContext<'_, P>) -> usize {
+        0
+    }
+
     /// One step of a walk through a cache's slabs: gives back pages without an object in use, and
     /// returns the bytes. The default, for policies that write into free objects, ends the walk.
     fn purge_sparse(&self, _cache: CacheIn<'_, P>, walk: &mut SparseWalk) -> usize {

@@ -547,6 +547,13 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         self.relieve_barns(context);
     }
 
+    fn spare_bytes(&self, context: &SlabContext<'_, P>) -> usize {
+        let used = context.each_cache().filter(|cache| self.is_set_up(cache));
+        let inside =
+            |cache: CacheIn<'_, P>| self.at(cache).own.slabs.inside() as usize * cache.stride();
+        used.map(inside).sum::<usize>() + context.limits.barns()
+    }
+
     fn purge_sparse(&self, cache: CacheIn<'_, P>, walk: &mut SparseWalk) -> usize {
         // A page that was given back is zero again, without what the constructor has written.
         if cache.has_constructor() || !self.is_set_up(&cache) {

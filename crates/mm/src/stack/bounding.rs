@@ -1,7 +1,7 @@
 //! Keeps the process within its recent footprint (see `footprint.rs`).
 
 use super::cached_pages::StackHost;
-use super::footprint::excess;
+use super::footprint::{excess, margin};
 use super::instance::{Stack, StackConfig};
 use super::stash::Stash;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
@@ -39,6 +39,7 @@ impl<C: StackConfig> Stack<C> {
             return;
         }
         let (footprint, peak) = self.footprint_and_peak();
+        self.reap_while_growing(footprint, margin(peak));
         if excess(footprint, peak, 0) == 0 {
             return;
         }

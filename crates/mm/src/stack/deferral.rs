@@ -35,6 +35,15 @@ pub(super) struct Deferral {
 pub(super) struct CacheCounts {
     pub(super) activity: AtomicU64,
     pub(super) live: AtomicU64,
+    /// Allocations until the last reap (see `reap.rs`).
+    pub(super) allocs: AtomicU64,
+}
+
+impl CacheCounts {
+    const fn new() -> Self {
+        let [activity, live, allocs] = [const { AtomicU64::new(0) }; 3];
+        Self { activity, live, allocs }
+    }
 }
 
 impl Deferral {
@@ -42,8 +51,7 @@ impl Deferral {
         Self {
             until_ns: AtomicU64::new(0),
             used: AtomicU32::new(0),
-            caches: [const { CacheCounts { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
-                MAX_CACHES],
+            caches: [const { CacheCounts::new() }; MAX_CACHES],
             reclaims: AtomicU64::new(0),
             took: Durations::new(),
         }

@@ -49,6 +49,8 @@ pub(super) struct Footprint {
     pub(super) recent: RecentPeak,
     /// Frames that stayed in memory after the last try to get below the bound.
     pub(super) stuck: AtomicU32,
+    /// Frames that were in memory at the last reap, or fewer after it.
+    pub(super) reaped: AtomicU32,
     pub(super) given: CountedLock<GivenBack>,
 }
 
@@ -82,6 +84,7 @@ impl Footprint {
             is_unbounded: AtomicBool::new(false),
             recent: RecentPeak::new(),
             stuck: AtomicU32::new(0),
+            reaped: AtomicU32::new(0),
             given: CountedLock::new(GivenBack { spent: 0, since_ns: 0 }),
         }
     }
@@ -120,7 +123,7 @@ impl RecentPeak {
     }
 }
 
-fn margin(peak: u32) -> u32 {
+pub(super) fn margin(peak: u32) -> u32 {
     (peak / MARGIN_SHARE).max(MARGIN_LEAST)
 }
 

@@ -35,6 +35,7 @@ mod miss;
 mod moving;
 mod pages;
 mod print;
+mod reap;
 mod reclaim;
 mod record;
 mod request;

@@ -2,9 +2,9 @@
 //!
 //! A *look* has five stages:
 //!
-//! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
-//!    its empty slabs to the page allocator; for other caches, idle CPUs give up their objects, and
-//!    barns the objects that were not needed since the last look;
+//! 1. a cache that has served no request since the last look gives its parked objects to its slabs,
+//!    and its empty slabs to the page allocator; for other caches, idle CPUs give up their objects,
+//!    and barns the objects that were not needed since the last look;
 //! 2. per-CPU page lists give their pages to the zones if none was used, else they decay;
 //! 3. mappings that have been in the mapping cache for the reclaim delay are released;
 //! 4. free blocks of the zones that have been dirty since the last look go to the operating system,
@@ -47,6 +47,7 @@ enum Rest {
 
 /// The findings of the last looks. The thread that reclaims owns them.
 pub struct ReclaimState {
+    allocs: [u64; MAX_CACHES],
     operations: [u64; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
     sparse: Option<(CacheId, SparseWalk)>,
@@ -66,6 +67,7 @@ impl ReclaimState {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            allocs: [u64::MAX; MAX_CACHES],
             operations: [u64::MAX; MAX_CACHES],
             rest: [Rest::Busy; MAX_CACHES],
             sparse: None,
@@ -82,6 +84,13 @@ impl ReclaimState {
     #[must_use]
     pub fn looks_kept(&self) -> usize {
         self.retention.looks()
+    }
+
+    /// A bound for the bytes that looks and purges of `stack` may give back. O(arrays * slots).
+    pub fn bound<C: StackConfig>(stack: &Stack<C>) -> usize {
+        let (freed, context) =
+            (stack.mappings.freeable_bytes(stack.pages().zones()), stack.context());
+        freed + stack.slab.spare_bytes(&context) + stack.fast.percpu.area().held_bytes()
     }
 
     /// Notes the fewest dirty frames of a node since the last look. Returns how many are due now.
@@ -227,12 +236,12 @@ impl<C: StackConfig> Stack<C> {
         let mut idle = [false; MAX_CACHES];
         for cache in self.caches.iter() {
             let stats = self.slab.stats(context.with(cache));
-            let operations = stats.allocs() + stats.frees();
-            let seen = &mut state.operations[cache.id().index()];
-            let is_idle = core::mem::replace(seen, operations) == operations;
-            idle[cache.id().index()] = is_idle;
-            let rest = &mut state.rest[cache.id().index()];
-            *rest = match (is_idle, *rest) {
+            let (index, operations) = (cache.id().index(), stats.allocs() + stats.frees());
+            let allocs = core::mem::replace(&mut state.allocs[index], stats.allocs());
+            idle[index] = allocs == stats.allocs();
+            let seen = core::mem::replace(&mut state.operations[index], operations);
+            let rest = &mut state.rest[index];
+            *rest = match (seen == operations, *rest) {
                 (false, _) => Rest::Busy,
                 (true, Rest::Busy) => Rest::Due,
                 (true, rest) => rest,

@@ -190,6 +190,54 @@ fn barns_make_room_within_a_limit() {
     bed.assert_empty(&[]);
 }
 
+/// A cache that only frees needs none of its parked objects: they go to their slabs, which go back.
+#[test]
+fn a_cache_that_serves_no_request_parks_nothing() {
+    let bed = bed_of(1 << 30);
+    let objects: Vec<_> = (0..20_000).map(|_| bed.stack.alloc(64).expect("memory")).collect();
+    let mut state = ReclaimState::new();
+    reclaim(&bed.stack, &mut state);
+    for piece in objects.chunks(4_000) {
+        for object in piece {
+            // SAFETY: the object is in use, and no other code uses it.
+            unsafe { bed.stack.free(*object) };
+        }
+        reclaim(&bed.stack, &mut state);
+        assert_eq!(bed.stack.stats().memory.parked, 0, "after a look");
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}
+
+/// A program asks for one size after the other, and keeps one object in 2,000: later sizes use the
+/// memory of earlier ones, although arrays and barns still hold objects on each slab.
+#[test]
+fn sizes_that_move_on_leave_their_memory_to_later_ones() {
+    let bed = bed_of(1 << 30);
+    let mut kept = Vec::new();
+    for size in (1..=30).map(|step| step * 64) {
+        let objects: Vec<_> =
+            (0..(6 << 20) / size).map(|_| bed.stack.alloc(size).expect("memory")).collect();
+        for (number, object) in objects.into_iter().enumerate() {
+            if number % 2_000 == 7 {
+                kept.push(object);
+            } else {
+                // SAFETY: the object is in use, and no other code uses it.
+                unsafe { bed.stack.free(object) };
+            }
+        }
+    }
+    // Each object that is kept keeps a slab. One size was in use at a time, another before it.
+    let most = kept.len() * (16 << 10) + 3 * (6 << 20);
+    assert!(touched(&bed) <= most, "{} bytes touched, {most} expected", touched(&bed));
+    for object in kept {
+        // SAFETY: the object is in use, and no other code uses it.
+        unsafe { bed.stack.free(object) };
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[]);
+}
+
 /// The barn of a cache in use keeps only the objects that were needed since the last look.
 #[test]
 fn barns_keep_what_was_needed() {

@@ -3,21 +3,25 @@
 //! A slab marks a free object by a bit, and no code reads the object's memory, so this memory may
 //! become zero at any time. Before pages go back, their free objects are taken out of the slab, as
 //! a request would do. So no other task gets them while the system call runs without the list lock.
-//! Then the slab goes to the tail of its list, to be used last.
+//! Then the slab goes to the tail of its list, to be used last. A slab that can be folded goes back
+//! while the lock is held, a few in one critical section: no task may unfold it during the call.
 //!
 //! [`occupancy`](SlabsView::occupancy) tells a program which objects it should move.
 
+use super::word::Word;
 use super::{BUCKETS, EMPTY, Lists, Slab, SlabsView};
 use crate::frame::{End, FRAME_BYTES, List, Pfn, page_bytes};
 use crate::slab::reclaim::SparseWalk;
 use crate::slab::stats::Occupancy;
 use core::ops::Range;
 use quarry_sys::percpu::{Object, PerCpu};
-use quarry_sys::primitive::Ordering;
+use quarry_sys::primitive::Ordering::Relaxed;
 
 const STEP_SLABS: usize = 16;
 /// Maximum number of slabs examined in one critical section, which takes some 20 us.
 const STEP_LOOKS: u32 = 128;
+/// Maximum number of slabs folded in one critical section, with a system call or two for each.
+const STEP_FOLDS: usize = 4;
 /// Maximum number of pages of a slab, a bit each. Larger slabs (none in `malloc`) keep theirs.
 const MOST_PAGES: usize = u64::BITS as usize;
 
@@ -44,17 +48,35 @@ impl Slab<'_> {
         start as u32..end.min(self.cache.objects())
     }
 
-    /// Returns whether a page holds objects, none in use except `leaving`, and no bits of the slab.
-    fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
-        let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
+    /// Returns whether a page holds objects, none in use except `leaving`.
+    fn is_without_use(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
         let objects = self.objects_on(page, page_bytes);
         let free = |index| {
             let own = leaving.filter(|number| number / 64 == index);
-            self.bits(index).load(Ordering::Relaxed) | own.map_or(0, |number| 1 << (number % 64))
+            self.bits_now(index) | own.map_or(0, |number| 1 << (number % 64))
         };
-        !has_bits
-            && !objects.is_empty()
-            && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
+        !objects.is_empty() && self.masks(objects).all(|(index, mask)| free(index) & mask == mask)
+    }
+
+    /// The same for a page that also has no bits of the slab.
+    fn is_unused(&self, page: usize, page_bytes: usize, leaving: Option<u32>) -> bool {
+        let has_bits = !self.has_word_bits() && page * page_bytes < self.cache.first_object();
+        !has_bits && self.is_without_use(page, page_bytes, leaving)
+    }
+
+    /// Returns whether the slab's first page can go back once the slab is folded.
+    fn frees_page_by_folding(&self, page_bytes: usize) -> bool {
+        !self.has_word_bits()
+            && Word(self.word().load(Relaxed)).is_foldable(self.cache.objects())
+            && self.cache.first_object() < page_bytes
+            && self.is_without_use(0, page_bytes, None)
+    }
+
+    fn fold(&self) {
+        self.demand_intact();
+        let objects = self.cache.objects();
+        let is_used = |number: &u32| self.bits_now(number / 64) >> (number % 64) & 1 == 0;
+        self.word().store(Word::folded((0..objects).filter(is_used)).0, Relaxed);
     }
 
     /// Returns whether only object `number` keeps one of its pages, or the slab, from going back.
@@ -72,7 +94,7 @@ impl Slab<'_> {
     fn unused_pages(&self, page_bytes: usize) -> u64 {
         let pages = self.cache.order().bytes() / page_bytes;
         let fills_no_page = (self.free() as usize * self.cache.stride()) < page_bytes;
-        if pages > MOST_PAGES || fills_no_page {
+        if pages > MOST_PAGES || fills_no_page || self.is_folded() {
             return 0;
         }
         self.demand_intact();
@@ -157,7 +179,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
         let slab = self.slab(pfn);
         let offset = object.as_ptr() as usize - slab.address.as_ptr() as usize;
         let number = cache.object_number(offset)?;
-        if slab.bits(number / 64).load(Ordering::Relaxed) >> (number % 64) & 1 == 1 {
+        if slab.bits_now(number / 64) >> (number % 64) & 1 == 1 {
             return None;
         }
         let live = |pfn| u64::from(cache.objects() - self.slab(pfn).free());
@@ -183,14 +205,15 @@ impl<P: PerCpu> SlabsView<'_, P> {
     }
 
     /// One step of a walk through the partial slabs: gives some of their pages back, and returns
-    /// the bytes. Holds the list lock for at most 128 slabs at a time, never in a system call.
+    /// the bytes. Holds the list lock for at most 128 slabs at a time, and not in a system call
+    /// unless it folds slabs.
     pub fn purge_sparse(&self, walk: &mut SparseWalk) -> usize {
         let page_bytes = self.page_bytes();
         let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
-        let mut count = 0;
+        let (mut count, mut folds, mut bytes) = (0, 0, 0);
         let mut lists = self.slabs.lists.lock();
         for _ in 0..STEP_LOOKS {
-            if count == held.len() {
+            if count == held.len() || folds == STEP_FOLDS {
                 break;
             }
             let Some(bucket) = next(walk, &lists.lengths) else { break };
@@ -199,7 +222,12 @@ impl<P: PerCpu> SlabsView<'_, P> {
             lists.remove(&slab, bucket);
             lists.add(&slab, bucket, End::Tail);
             let pages = slab.unused_pages(page_bytes);
-            if pages != 0 {
+            if slab.frees_page_by_folding(page_bytes) {
+                lists.populating.gone(first);
+                slab.fold();
+                bytes += slab.give_back(pages | 1, page_bytes);
+                folds += 1;
+            } else if pages != 0 {
                 lists.hold(&slab, pages, page_bytes);
                 held[count] = Held { pfn: first, pages };
                 count += 1;
@@ -208,7 +236,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
         drop(lists);
         let held = &held[..count];
         let slab = |it: &Held| self.slab(it.pfn);
-        let bytes = held.iter().map(|it| slab(it).give_back(it.pages, page_bytes)).sum();
+        bytes += held.iter().map(|it| slab(it).give_back(it.pages, page_bytes)).sum::<usize>();
         if !held.is_empty() {
             let mut lists = self.slabs.lists.lock();
             let empty = lists.nr_empty();

@@ -139,6 +139,10 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         self.sheaf.relieve_barns(context);
     }
 
+    fn spare_bytes(&self, context: &SlabContext<'_, P>) -> usize {
+        self.sheaf.spare_bytes(context)
+    }
+
     fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
         let own = self.of(cache);
         let (mut exchanges, mut bundles, mut changes) = (Exchanges::default(), 0, 0);
