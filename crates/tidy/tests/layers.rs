@@ -7,8 +7,8 @@ use serde_json::Value;
 
 /// Crates from the bottom up; those in one row do not know each other.
 const CRATES: &[&[&str]] = &[
-    &["quarry-record", "quarry-trace"],
-    &["quarry-sys"],
+    &["quarry-record", "quarry-wary"],
+    &["quarry-sys", "quarry-trace"],
     &["quarry-mm"],
     &["quarry-cache", "quarry-watch"],
     &["quarry-eras"],
