@@ -27,7 +27,7 @@ use std::path::Path;
 pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     let refused = |why| Problem::Core(path.to_owned(), why);
     let unreadable = |error| refused(CoreProblem::Unreadable(error));
-    let file = File::open(path).map_err(unreadable)?;
+    let file = quarry_wary::open(path).map_err(unreadable)?;
     let (start, process) = find(&file).map_err(refused)?;
     let page = Page { file, start };
     let mut snapshots = page.all(0).map_err(unreadable)?;

@@ -13,9 +13,9 @@ use crate::{clock, from_record};
 use procfs::ProcError;
 use procfs::process::{self, MMapPath, MemoryMap};
 use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES, RecordError};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Parses a process number from the command line.
@@ -236,11 +236,10 @@ pub(crate) fn is_name_of_page(target: &Path) -> bool {
     target.is_some_and(|rest| matches!(rest, "" | " (deleted)"))
 }
 
-/// Opens a link in `/proc` if it leads to a file that can hold a page. The process may have put
-/// another kind of file there, such as a pipe, so opening it must neither wait nor write.
+/// Opens a link in `/proc` if it leads to a file that can hold a page; the process may have put
+/// another kind of file there.
 fn open(link: &Path) -> Option<Page> {
-    let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;
+    let file = quarry_wary::open(link).ok()?;
     is_page(&file).then_some(Page { file, start: 0 })
 }
 

@@ -23,6 +23,12 @@ unsafe impl Send for Page {}
 
 impl Page {
     fn map(file: &File) -> Result<Self> {
+        // A process that made its file shorter would end a reader of the mapping by SIGBUS.
+        // SAFETY: takes numbers only.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let keeps_size = seals != -1 && seals & libc::F_SEAL_SHRINK != 0;
+        let has_size = keeps_size && file.metadata()?.len() >= PAGE_BYTES as u64;
+        ensure!(has_size, "its statistics page is not sealed, as the library seals it");
         let flags = libc::MAP_SHARED;
         // SAFETY: without MAP_FIXED this is a new mapping, which replaces no other.
         let raw = unsafe {
@@ -36,8 +42,8 @@ impl Page {
     fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= PAGE_BYTES && offset.is_multiple_of(4), "a word of the page");
         // SAFETY: the word is aligned and inside the mapping. The file has at least this length:
-        // the caller of `map` has checked it, and the file's seals keep it. Other processes write
-        // the page by atomic words.
+        // `map` has checked it after the seal that keeps it. Other processes write the page by
+        // atomic words.
         unsafe { &*self.0.byte_add(offset).cast::<AtomicU32>() }
     }
 
@@ -117,5 +123,44 @@ impl Bell {
         while !has_ended() {
             thread::sleep(std::time::Duration::from_millis(10));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::FromRawFd;
+
+    fn memfd(bytes: u64) -> File {
+        // SAFETY: the name ends with a NUL, and no other code knows the new descriptor.
+        let file = unsafe {
+            let number = libc::memfd_create(c"page".as_ptr(), libc::MFD_ALLOW_SEALING);
+            File::from_raw_fd(number)
+        };
+        file.set_len(bytes).unwrap();
+        file
+    }
+
+    fn seal(file: &File, seals: i32) {
+        // SAFETY: takes numbers only.
+        assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }, 0);
+    }
+
+    /// A shorter page would end this process by SIGBUS.
+    #[test]
+    fn a_page_that_may_become_shorter_is_not_mapped() {
+        let ring = |file: &File| Bell::ring(file, 0, 4096, false).map(drop);
+        let page = memfd(PAGE_BYTES as u64);
+        for (seals, why) in [(0, "no seal"), (libc::F_SEAL_GROW, "another seal")] {
+            seal(&page, seals);
+            let error = ring(&page).expect_err(why);
+            assert!(format!("{error:#}").contains("is not sealed"), "{why}: {error:#}");
+        }
+        seal(&page, libc::F_SEAL_SHRINK);
+        ring(&page).expect("its size stays");
+        let short = memfd(PAGE_BYTES as u64 - 1);
+        seal(&short, libc::F_SEAL_SHRINK);
+        assert!(ring(&short).is_err(), "it was short already");
+        assert!(ring(&File::open("/proc/self/exe").unwrap()).is_err(), "no memfd");
     }
 }

@@ -202,7 +202,7 @@ pub fn print_in_use(taken: &Taken, most: usize, out: &mut dyn Write) -> io::Resu
 #[must_use]
 pub fn held(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    let profiles = files.filter_map(|it| live::load(&it.path()).ok());
+    let profiles = files.filter_map(|it| live::load_written(&it.path()).ok());
     let profiles = profiles.map(|raw| Profile::of(&raw, Path::new("/")));
     let most = profiles.max_by_key(|it| it.total(View::Inuse.space()));
     most.map_or_else(Vec::new, |it| text::lines(&it, View::Inuse, MOST_HELD))

@@ -1,13 +1,12 @@
 //! Takes a profile of a running process.
 
 use crate::bell::Bell;
-use crate::raw::Raw;
+use crate::raw::{MOST_BYTES, Raw};
 use anyhow::{Context, Result, bail};
 use quarry_live::{Problem, Process};
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +27,7 @@ pub struct Wish {
 
 struct Target {
     process: Process,
-    maps: String,
+    maps: Vec<u8>,
 }
 
 impl Target {
@@ -37,7 +36,7 @@ impl Target {
     }
 
     fn look_at_maps(&mut self) {
-        if let Ok(maps) = fs::read_to_string(self.folder().join("maps"))
+        if let Ok(maps) = quarry_wary::read(self.folder().join("maps"), MOST_BYTES)
             && !maps.is_empty()
         {
             self.maps = maps;
@@ -49,7 +48,7 @@ impl Target {
         let entries = fs::read_dir(self.folder().join("fd")).ok()?;
         let links = entries.flatten().map(|entry| entry.path());
         let named = links.filter(|link| fs::read_link(link).is_ok_and(|to| to.as_os_str() == NAME));
-        let files = named.filter_map(|link| File::open(link).ok());
+        let files = named.filter_map(|link| quarry_wary::open(link).ok());
         let own = self.process.own_pid();
         { files }.find(|file| read(file).is_ok_and(|raw| raw.pid == own))
     }
@@ -57,7 +56,7 @@ impl Target {
 
 fn read(file: &File) -> Result<Raw> {
     let bytes = file.metadata()?.len();
-    anyhow::ensure!(bytes < 1 << 30, "the profile is too long");
+    anyhow::ensure!(bytes <= MOST_BYTES, "the profile is too long");
     let mut copy = vec![0; bytes as usize];
     file.read_exact_at(&mut copy, 0).context("reading the profile")?;
     let mut raw = Raw::parse(&copy)?;
@@ -88,7 +87,7 @@ pub fn take(
     let (record, at) = process.shared_record()?.with_context(|| {
         format!("{} has closed the descriptor of its statistics page", process.who())
     })?;
-    let mut target = Target { process, maps: String::new() };
+    let mut target = Target { process, maps: Vec::new() };
     let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |raw| raw.session);
     let was_on = before % 2 == 1;
     let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
@@ -169,10 +168,17 @@ fn wait_for_start(
     }
 }
 
-/// Reads a profile from a file.
-pub(crate) fn load(path: &std::path::Path) -> Result<Raw> {
-    let mut bytes = Vec::new();
-    let of = || path.display().to_string();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).with_context(of)?;
-    Raw::parse(&bytes).with_context(of)
+/// Reads a profile from a file, which the user has named.
+pub(crate) fn load(path: &Path) -> Result<Raw> {
+    parsed(path, File::open(path).and_then(|file| quarry_wary::read_whole(file, MOST_BYTES)))
+}
+
+/// Reads a profile from a file in a folder where a program has written.
+pub(crate) fn load_written(path: &Path) -> Result<Raw> {
+    parsed(path, quarry_wary::read(path, MOST_BYTES))
+}
+
+fn parsed(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Raw> {
+    let of = || quarry_wary::plain(&path.to_string_lossy()).into_owned();
+    Raw::parse(&bytes.with_context(of)?).with_context(of)
 }

@@ -1,8 +1,8 @@
 //! The format of pprof: `profile.proto` of github.com/google/pprof, compressed with gzip. Writing
 //! the seven messages of numbers and strings by hand takes less code than a generator.
 
+use crate::line::Line;
 use crate::profile::{Profile, VALUES, View};
-use crate::symbols::Line;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::collections::HashMap;
@@ -142,7 +142,7 @@ pub(crate) fn write(profile: &Profile, shown: View, out: impl Write) -> io::Resu
         });
     }
     for (number, mapping) in profile.mappings.iter().enumerate() {
-        let path = tables.strings.number(&mapping.path.to_string_lossy());
+        let path = tables.strings.number(&quarry_wary::plain(&mapping.path.to_string_lossy()));
         tables.out.message(3, |out| {
             out.number(1, number as u64 + 1);
             out.number(2, mapping.start);

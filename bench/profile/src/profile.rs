@@ -1,13 +1,15 @@
 //! A profile with names: for each call site, estimates of the memory that it allocated, freed and
 //! still has.
 
+use crate::line::Line;
 use crate::maps;
 use crate::raw::{Count, Raw, Site};
-use crate::symbols::{Line, Place, Symbols};
+use crate::symbols::{Place, Symbols};
 use clap::ValueEnum;
 use quarry_live::{Label, Who};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// The figures of call sites that a profile shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,7 +51,7 @@ pub(crate) struct Frame {
     /// The address to which the call returns.
     pub(crate) address: u64,
     /// The mapping, functions and lines at the address.
-    pub(crate) place: Place,
+    pub(crate) place: Rc<Place>,
 }
 
 /// A call site with its callers.
@@ -200,7 +202,7 @@ impl Profile {
         for stack in &base.stacks {
             if let Some(values) = less.remove(&stack.key()) {
                 let mut frames = stack.frames.clone();
-                frames.iter_mut().for_each(|frame| frame.place.mapping = None);
+                frames.iter_mut().for_each(|it| Rc::make_mut(&mut it.place).mapping = None);
                 let values = values.map(|value| -value);
                 self.stacks.push(Stack { frames, values, samples: [Count::default(); 3] });
             }
@@ -220,7 +222,7 @@ fn name_frames(addresses: &[u64], symbols: &mut Symbols) -> Vec<Frame> {
         .iter()
         .enumerate()
         .map(|(number, address)| {
-            let place = symbols.place(*address, number > 0).clone();
+            let place = symbols.place(*address, number > 0);
             Frame { address: *address, place }
         })
         .collect();

@@ -3,12 +3,13 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use quarry_watch::profile::layout::{
-    BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES, TRACE_WRITTEN,
-    VERSION,
+    BUCKET_WORDS, BUCKETS, Bucket, FRAMES, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES,
+    TRACE_WRITTEN, VERSION,
 };
 
-/// Maximum number of buckets and of frames that a head may claim: 1,000 times those of a profile.
-const MOST: u64 = 1 << 26;
+/// Maximum number of bytes of a profile with its mappings, of which a process has up to 65,530 by
+/// default: ten times those of both.
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
 
 /// The counts for one call site and objects of about one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) struct Raw {
     /// The call sites.
     pub(crate) sites: Vec<Site>,
     /// The mappings of the process in the form of `/proc/PID/maps`; empty in a memfd.
-    pub(crate) maps: String,
+    pub(crate) maps: Vec<u8>,
     /// The words as read, without the mappings.
     pub(crate) words: Vec<u8>,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Raw {
 impl Raw {
     /// The bytes of the file that a process would have written.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        [&*self.words, self.maps.as_bytes()].concat()
+        [&*self.words, &self.maps].concat()
     }
 
     /// Reads a profile. Fails if the bytes are not a profile, or one of another version.
@@ -75,8 +76,11 @@ impl Raw {
         if version != VERSION {
             bail!("its version is {version}; this command reads version {VERSION}");
         }
-        let limited = |word| head(word).filter(|count| *count <= MOST).context("it is damaged");
-        let (buckets, used) = (limited(Head::Buckets)? as usize, limited(Head::FramesUsed)?);
+        let limited = |word, most: usize| {
+            head(word).filter(|count| *count <= most as u64).context("it is damaged")
+        };
+        let buckets = limited(Head::Buckets, BUCKETS)? as usize;
+        let used = limited(Head::FramesUsed, FRAMES)?;
         let frames = HEAD_WORDS + buckets * BUCKET_WORDS;
         ensure!(bytes.len() >= frames * 8, "it is cut off");
         let sites = (0..buckets).filter_map(|bucket| {
@@ -88,7 +92,7 @@ impl Raw {
             }
             let first = (trace & !TRACE_WRITTEN) >> 16;
             let count = trace & 0xffff;
-            if count > MOST_FRAMES as u64 || first + count > used {
+            if count > MOST_FRAMES as u64 || first.saturating_add(count) > used {
                 return None;
             }
             let frames = (first..first + count).filter_map(|at| word_at(frames + at as usize));
@@ -111,8 +115,7 @@ impl Raw {
             lost: head(Head::Lost).unwrap_or(0),
             traces_frees: head(Head::TracesFrees) == Some(1),
             sites,
-            maps: String::from_utf8_lossy(maps.split(|byte| *byte == 0).next().unwrap_or_default())
-                .into_owned(),
+            maps: maps.split(|byte| *byte == 0).next().unwrap_or_default().to_vec(),
             words: words_read.to_vec(),
         })
     }
@@ -133,8 +136,10 @@ mod tests {
         bytes[8] = VERSION as u8;
         bytes[16..24].copy_from_slice(&1000u64.to_le_bytes());
         assert!(refuse(&bytes).contains("cut off"));
-        bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert!(refuse(&bytes).contains("damaged"));
+        for buckets in [BUCKETS as u64 + 1, u64::MAX] {
+            bytes[16..24].copy_from_slice(&buckets.to_le_bytes());
+            assert!(refuse(&bytes).contains("damaged"), "more than a process has room for");
+        }
     }
 
     #[test]

@@ -1,38 +1,12 @@
-//! Names of functions, files and lines for code addresses, from symbol tables and DWARF.
-//!
-//! Separate debugging information is sought where gdb seeks it: by `.gnu_debuglink` beside the
-//! file, in `.debug` there, and below `/usr/lib/debug`; and by build id below `/usr/lib/debug`.
+//! Names of functions, files and lines for code addresses in the mapped files of a process.
 
+use crate::line::Line;
 use crate::maps::Mapping;
-use addr2line::Loader;
-use object::{Object, ObjectSegment};
+use crate::program::Program;
+use quarry_wary::plain;
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-
-/// A function at an address; with inlined calls an address has several.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Line {
-    /// Its demangled name; without a symbol the file and offset.
-    pub function: String,
-    /// Its symbol.
-    pub system_name: String,
-    /// Its source file, or empty.
-    pub file: String,
-    /// Its source line, or 0.
-    pub line: u32,
-}
-
-impl Line {
-    /// Its name, and its file and line if they are known.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match self.file.is_empty() {
-            true => self.function.clone(),
-            false => format!("{}  {}:{}", self.function, self.file, self.line),
-        }
-    }
-}
+use std::rc::Rc;
 
 /// The mapping and the functions at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,93 +15,6 @@ pub(crate) struct Place {
     pub(crate) mapping: Option<usize>,
     /// The functions, the innermost inlined one first; never empty.
     pub(crate) lines: Vec<Line>,
-}
-
-struct Program {
-    /// Symbols of the separate files of debugging information first, then of the file itself.
-    loaders: Vec<Loader>,
-    /// `{offset in the file, bytes, address}` of each segment.
-    segments: Vec<(u64, u64, u64)>,
-}
-
-impl Program {
-    fn load(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
-        let segments = file
-            .segments()
-            .map(|segment| (segment.file_range().0, segment.file_range().1, segment.address()))
-            .collect();
-        let candidates = debug_files(path, &file).into_iter().chain([path.to_owned()]);
-        let loaders = candidates.filter_map(|path| Loader::new(path).ok()).collect();
-        Some(Self { loaders, segments })
-    }
-
-    fn address(&self, offset: u64) -> Option<u64> {
-        self.segments.iter().find_map(|(from, bytes, address)| {
-            let within = offset.checked_sub(*from)?;
-            (within < *bytes).then_some(address + within)
-        })
-    }
-
-    fn lines(&self, address: u64) -> Vec<Line> {
-        let mut lines = self.loaders.iter().map(|loader| lines_of(loader, address));
-        lines.find(|lines| !lines.is_empty()).unwrap_or_else(|| {
-            let symbol = self.loaders.iter().find_map(|loader| loader.find_symbol(address));
-            symbol.map(named).into_iter().collect()
-        })
-    }
-}
-
-fn lines_of(loader: &Loader, address: u64) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let Ok(mut frames) = loader.find_frames(address) else { return lines };
-    while let Ok(Some(frame)) = frames.next() {
-        let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
-        let Some(name) = name.as_deref().or_else(|| loader.find_symbol(address)) else { continue };
-        let location = frame.location.as_ref();
-        lines.push(Line {
-            file: location.and_then(|at| at.file).unwrap_or_default().to_owned(),
-            line: location.and_then(|at| at.line).unwrap_or(0),
-            ..named(name)
-        });
-    }
-    lines
-}
-
-fn named(system_name: &str) -> Line {
-    Line { function: readable(system_name), system_name: system_name.to_owned(), ..Line::default() }
-}
-
-fn readable(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    let options = cpp_demangle::DemangleOptions::default().no_return_type();
-    let cxx =
-        cpp_demangle::Symbol::new(name).ok().and_then(|it| it.demangle_with_options(&options).ok());
-    cxx.unwrap_or_else(|| name.to_owned())
-}
-
-fn debug_files(path: &Path, file: &object::File<'_>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let everywhere = Path::new("/usr/lib/debug");
-    if let Ok(Some(id)) = file.build_id()
-        && let Some((first, rest)) = id.split_first()
-    {
-        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-        found.push(everywhere.join(format!(".build-id/{first:02x}/{rest}.debug")));
-    }
-    if let Ok(Some((name, _))) = file.gnu_debuglink()
-        && let (Ok(name), Some(folder)) = (std::str::from_utf8(name), path.parent())
-    {
-        found.push(folder.join(name));
-        found.push(folder.join(".debug").join(name));
-        let relative = folder.strip_prefix("/").unwrap_or(folder);
-        found.push(everywhere.join(relative).join(name));
-    }
-    found.retain(|candidate| candidate != path && candidate.is_file());
-    found
 }
 
 /// Finds names for addresses in files.
@@ -142,10 +29,7 @@ impl Files {
     pub fn lines(&mut self, file: &Path, offset: u64) -> Vec<Line> {
         let load = || Program::load(file);
         let program = self.programs.entry(file.to_owned()).or_insert_with(load).as_ref();
-        let start = |it: &Program| {
-            it.segments.first().map(|(from, _, address)| address.saturating_sub(*from))
-        };
-        program.map_or_else(Vec::new, |it| it.lines(start(it).unwrap_or(0) + offset))
+        program.map_or_else(Vec::new, |it| it.lines(it.start().wrapping_add(offset)))
     }
 }
 
@@ -155,7 +39,7 @@ pub(crate) struct Symbols {
     programs: HashMap<PathBuf, Option<Program>>,
     /// The root folder of the profiled process's files, as this command sees it.
     root: PathBuf,
-    known: HashMap<u64, Place>,
+    known: HashMap<u64, Rc<Place>>,
 }
 
 impl Symbols {
@@ -170,23 +54,25 @@ impl Symbols {
     }
 
     /// The place of a code address; with `is_return` the place of the call before that address.
-    pub(crate) fn place(&mut self, address: u64, is_return: bool) -> &Place {
+    pub(crate) fn place(&mut self, address: u64, is_return: bool) -> Rc<Place> {
         let address = address.saturating_sub(u64::from(is_return));
-        if !self.known.contains_key(&address) {
-            let place = self.find(address);
-            self.known.insert(address, place);
+        if let Some(place) = self.known.get(&address) {
+            return Rc::clone(place);
         }
-        &self.known[&address]
+        let place = Rc::new(self.find(address));
+        self.known.insert(address, Rc::clone(&place));
+        place
     }
 
     fn find(&mut self, address: u64) -> Place {
         let holds = |mapping: &Mapping| (mapping.start..mapping.limit).contains(&address);
-        let Some(number) = self.mappings.iter().position(holds) else {
+        let after = self.mappings.partition_point(|mapping| mapping.start <= address);
+        let Some(number) = after.checked_sub(1).filter(|it| holds(&self.mappings[*it])) else {
             let function = format!("{address:#x}");
             return Place { mapping: None, lines: vec![Line { function, ..Line::default() }] };
         };
         let mapping = &self.mappings[number];
-        let offset = address - mapping.start + mapping.offset;
+        let offset = (address - mapping.start).wrapping_add(mapping.offset);
         let inside = self.root.join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
         let load = || Program::load(&inside).or_else(|| Program::load(&mapping.path));
         let program = self.programs.entry(mapping.path.clone()).or_insert_with(load);
@@ -196,7 +82,7 @@ impl Symbols {
         });
         let unnamed = || {
             let file = mapping.path.file_name().unwrap_or(mapping.path.as_os_str());
-            let function = format!("{}+{offset:#x}", file.to_string_lossy());
+            let function = format!("{}+{offset:#x}", plain(&file.to_string_lossy()));
             vec![Line { function, ..Line::default() }]
         };
         Place { mapping: Some(number), lines: lines.unwrap_or_else(unnamed) }
@@ -206,6 +92,9 @@ impl Symbols {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use object::{Object, ObjectSymbol};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
 
     #[inline(never)]
     fn known_function() -> u64 {
@@ -214,7 +103,7 @@ mod tests {
 
     #[test]
     fn functions_of_this_program_are_named() {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = fs::read("/proc/self/maps").unwrap();
         let mut symbols = Symbols::new(crate::maps::parse(&maps), "/".into());
         let place = symbols.place(known_function(), false);
         let line = place.lines.last().unwrap();
@@ -225,10 +114,47 @@ mod tests {
         assert_eq!(symbols.place(16, false).lines[0].function, "0x10");
     }
 
+    /// A program can replace its file by a pipe, at whose end a reader would wait for ever.
     #[test]
-    fn names_are_readable() {
-        assert_eq!(readable("_ZN3foo3barEi"), "foo::bar(int)");
-        assert_eq!(readable("_RNvC6_123foo3bar"), "123foo::bar");
-        assert_eq!(readable("main"), "main");
+    fn a_file_that_is_no_regular_file_has_no_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pi\x1bpe");
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
+        for file in [&*pipe, Path::new("/dev/zero"), folder.path()] {
+            assert_eq!(Files::default().lines(file, u64::MAX), []);
+            let mapping = Mapping { start: 0, limit: 9, offset: u64::MAX, path: file.into() };
+            let mut symbols = Symbols::new(vec![mapping], "/".into());
+            let name = symbols.place(5, false).lines[0].function.clone();
+            assert!(name.ends_with("+0x4") && name.chars().all(quarry_wary::is_plain), "{name}");
+        }
+    }
+
+    /// Debugging information in a file of its own, split DWARF, and a path of any bytes.
+    #[test]
+    fn lines_are_found_where_a_compiler_or_a_packager_puts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"gr\xf6\xdfe"));
+        fs::create_dir(&odd).unwrap();
+        fs::write(odd.join("a.c"), "int twice(int x) {\n    return 2 * x;\n}\n").unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            let status = command.current_dir(&odd).args(arguments).status();
+            assert!(status.unwrap().success(), "{program} {arguments:?}");
+        };
+        let all = ["-shared", "-fPIC", "-g", "-gz=zlib", "a.c", "-o"];
+        run("cc", &[&all[..], &["plain.so"]].concat());
+        run("cc", &[&all[..], &["split.so", "-gsplit-dwarf"]].concat());
+        run("objcopy", &["--only-keep-debug", "plain.so", "apart.so.debug"]);
+        run("objcopy", &["-S", "--add-gnu-debuglink=apart.so.debug", "plain.so", "apart.so"]);
+        for name in ["plain.so", "split.so", "apart.so"] {
+            let bytes = fs::read(odd.join("plain.so")).unwrap();
+            let symbol = object::File::parse(&*bytes).unwrap();
+            let symbol = symbol.symbols().find(|it| it.name() == Ok("twice")).unwrap().address();
+            let lines = Files::default().lines(&odd.join(name), symbol + 4);
+            let [line] = &lines[..] else { panic!("{name}: {lines:?}") };
+            assert_eq!((&*line.function, line.line), ("twice", 1), "{name}: {line:?}");
+            assert!(line.file.ends_with("/a.c"), "{name}: {line:?}");
+        }
     }
 }

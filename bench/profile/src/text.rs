@@ -1,8 +1,8 @@
 //! A profile as text: the call sites with the largest value first.
 
+use crate::line::Line;
 use crate::profile::{Profile, Stack, View};
 use crate::raw::Count;
-use crate::symbols::Line;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! What a command takes from another process without trusting it: files whose path or contents that
-//! process has chosen ([`open`], [`read`]), and names that it publishes or prints ([`plain`]).
+//! Caution with other processes: with files whose path or contents such a process has chosen
+//! ([`open`], [`read`]), and with names that it publishes or prints ([`plain`]).
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
