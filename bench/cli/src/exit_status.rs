@@ -20,9 +20,12 @@ pub fn of_own_failure(error: &anyhow::Error) -> i32 {
     if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
 }
 
-/// Prints a message. If standard error is closed or full, nothing fails.
+/// Prints a message, with `?` for what a terminal would obey: a value of the environment or the
+/// output of a program may be part of it. If standard error is closed or full, nothing fails.
 pub fn say(message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "quarry: {message}");
+    let message = message.to_string();
+    let lines: Vec<_> = message.split('\n').map(quarry_wary::plain).collect();
+    let _ = writeln!(io::stderr(), "quarry: {}", lines.join("\n"));
 }
 
 /// Prints the error of a result, and returns its exit status.

@@ -5,7 +5,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 pub use quarry_compare::CommandLine;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub fn interpreter_of(program: &Path, path: Option<&OsStr>) -> PathBuf {
 /// Reads at most `most` bytes of a file.
 pub fn first_bytes(file: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    quarry_wary::open(file)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -1,8 +1,8 @@
 //! Heap profiles of programs on Quarry: takes them from a process or a file, names call sites, and
 //! writes pprof, flame graphs or text. In this crate a sample is an object that a profile recorded.
 //!
-//! Order of the files, each using only those before it: `raw`, `maps`, `line`, `program`, `symbols`,
-//! `profile`; `pprof`, `flame`, `text`; `bell`, `live`; `command`.
+//! Order of the files, each using only those before it: `raw`, `maps`, `line`, `program`,
+//! `symbols`, `profile`; `pprof`, `flame`, `text`; `bell`, `live`; `command`.
 
 mod bell;
 mod command;

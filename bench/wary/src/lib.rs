@@ -2,6 +2,7 @@
 //! ([`open`], [`read`]), and with names that it publishes or prints ([`plain`]).
 #![forbid(unsafe_code)]
 
+pub use quarry_record::is_plain;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -48,16 +49,6 @@ pub fn read_whole(input: impl Read, most: u64) -> io::Result<Vec<u8>> {
         true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("more than {most} bytes"))),
         false => Ok(bytes),
     }
-}
-
-/// Returns whether neither a terminal nor a reader of XML takes a character for anything but text:
-/// no control character, none that turns the direction of text, no end of a line or paragraph.
-#[must_use]
-pub fn is_plain(character: char) -> bool {
-    !character.is_control()
-        && !matches!(character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// A text with `?` in place of each character that is not [plain](is_plain). O(bytes).

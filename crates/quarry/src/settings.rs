@@ -19,7 +19,7 @@ use quarry_mm::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicU32, Ordering, relax};
-use quarry_sys::report::{Line, warn};
+use quarry_sys::report::{Line, expect_reader, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
 
 /// Settings of the process, not of the stack. A value that is not accepted changes nothing.
@@ -181,6 +181,7 @@ impl Settings {
                 self.watcher = Line::new();
                 let _ = self.watcher.write_str(value);
             }
+            Some(("RUN_READER", value)) if HAS_CHECKS => expect_reader(value),
             Some((name, value)) if let Some(name) = name.strip_prefix('_') => self.set(name, value),
             _ => {}
         }

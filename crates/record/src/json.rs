@@ -1,7 +1,7 @@
 //! Fields as JSON. One function writes every section from a description of its fields; this keeps
 //! the library small. A number with all bits set means "no limit", and is written as `null`.
 
-use crate::name::{NAME_BYTES, Name};
+use crate::name::{NAME_BYTES, Name, is_plain};
 use core::fmt::{self, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub(crate) fn string(text: &str, out: &mut dyn Write) -> fmt::Result {
     for character in text.chars() {
         match character {
             '"' | '\\' => write!(out, "\\{character}")?,
-            _ if character.is_control() => write!(out, "\\u{:04x}", u32::from(character))?,
-            _ => out.write_char(character)?,
+            _ if is_plain(character) => out.write_char(character)?,
+            _ => write!(out, "\\u{:04x}", u32::from(character))?,
         }
     }
     out.write_char('"')

@@ -35,7 +35,7 @@ pub mod sum;
 
 pub use draft::{Draft, Sink};
 pub use head::{Head, Owner, Sequence};
-pub use name::{NAME_BYTES, Name};
+pub use name::{NAME_BYTES, Name, is_plain};
 pub use page::{record_of, records};
 pub use rows::{CacheRow, ListRow, LockRow, ZoneRow};
 pub use sections::{About, Budget, Memory, flags};

@@ -5,6 +5,16 @@ use core::fmt;
 /// Bytes of a name; a shorter one is filled up with zeros.
 pub const NAME_BYTES: usize = 24;
 
+/// Returns whether a character is text for terminals and readers of XML: no control character, no
+/// end of a line or paragraph, and none that turns the direction of text.
+#[must_use]
+pub fn is_plain(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+}
+
 /// A name: UTF-8 without control characters, truncated to fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
@@ -15,11 +25,11 @@ impl Name {
     /// The empty name.
     pub const EMPTY: Self = Self { bytes: [0; NAME_BYTES] };
 
-    /// The characters of `text` in front of its first control character, as many as fit.
+    /// The characters of `text` up to the first that is not [plain](is_plain), as many as fit.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut name = Self::EMPTY;
-        for character in text.chars().take_while(|it| !it.is_control()) {
+        for character in text.chars().take_while(|it| is_plain(*it)) {
             let used = name.len();
             let Some(room) = name.bytes.get_mut(used..used + character.len_utf8()) else { break };
             character.encode_utf8(room);

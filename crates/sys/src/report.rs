@@ -3,9 +3,15 @@
 //! The text is formatted on a stack of Quarry's own and written without a buffer, because
 //! the caller may be anywhere inside the allocator.
 
-use crate::file_descriptor::write_all;
+use crate::file_descriptor::{status, write_all};
 use crate::own_stack;
+use crate::primitive::{AtomicUsize, Ordering};
 use core::fmt::{self, Write};
+pub use quarry_record::is_plain;
+
+/// The reader at the other end of standard error that names callers: the inode of its pipe, and
+/// the secret number by which it knows lines of Quarry. 0 without one.
+static READER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// A line of at most `N` bytes; a longer text is truncated silently.
 pub struct Line<const N: usize> {
@@ -31,14 +37,28 @@ impl<const N: usize> Line<N> {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+
+    /// Appends bytes, as many as fit.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let take = bytes.len().min(N - self.len);
+        self.bytes[self.len..self.len + take].copy_from_slice(&bytes[..take]);
+        self.len += take;
+    }
 }
 
 impl<const N: usize> Write for Line<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let take = text.len().min(N - self.len);
-        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
-        self.len += take;
+        self.push(text.as_bytes());
         Ok(())
+    }
+}
+
+/// Writes text that a terminal only prints: names and settings in a message may be a stranger's.
+struct Plain<'a, const N: usize>(&'a mut Line<N>);
+
+impl<const N: usize> Write for Plain<'_, N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|it| self.0.write_char(if is_plain(it) { it } else { '?' }))
     }
 }
 
@@ -52,7 +72,8 @@ impl Write for FdWriter {
     }
 }
 
-/// Writes `quarry: <message>` to standard error. Ignores failures, such as a closed descriptor.
+/// Writes `quarry: <message>` to standard error, with `?` for what a terminal would obey. Ignores
+/// failures, such as a closed descriptor.
 pub fn warn(message: fmt::Arguments<'_>) {
     warn_to(libc::STDERR_FILENO, message);
 }
@@ -60,13 +81,37 @@ pub fn warn(message: fmt::Arguments<'_>) {
 /// [`warn`] to another descriptor.
 #[cold]
 pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
-    own_stack::run(|| write_line(descriptor, message));
+    own_stack::run(|| write_line(descriptor, Line::default(), message));
 }
 
-fn write_line(descriptor: i32, message: fmt::Arguments<'_>) {
-    let mut line = Line::<512>::default();
+/// Notes the reader whose pipe and secret number `INODE-NUMBER` names, both hexadecimal.
+pub fn expect_reader(text: &str) {
+    let number = |digits| usize::from_str_radix(digits, 16).unwrap_or(0);
+    let (inode, secret) = text.split_once('-').unwrap_or_default();
+    READER[0].store(number(inode), Ordering::Relaxed);
+    READER[1].store(number(secret), Ordering::Relaxed);
+}
+
+/// [`warn`] with a line that the reader answers: if standard error still is its pipe, the mark
+/// comes first, which it removes. It answers no other lines, because anyone can write those.
+#[cold]
+pub fn warn_reader(message: fmt::Arguments<'_>) {
+    own_stack::run(|| {
+        let [inode, secret] = [0, 1].map(|at: usize| READER[at].load(Ordering::Relaxed));
+        let mut line = Line::default();
+        let is_its_pipe = |it: libc::stat| {
+            it.st_mode & libc::S_IFMT == libc::S_IFIFO && it.st_ino as usize == inode
+        };
+        if inode != 0 && status(libc::STDERR_FILENO).is_ok_and(is_its_pipe) {
+            let _ = write!(line, "\x1e{secret:016x}");
+        }
+        write_line(libc::STDERR_FILENO, line, message);
+    });
+}
+
+fn write_line(descriptor: i32, mut line: Line<512>, message: fmt::Arguments<'_>) {
     let _ = line.write_str("quarry: ");
-    let _ = line.write_fmt(message);
+    let _ = Plain(&mut line).write_fmt(message);
     if line.len == 512 {
         line.len = 511;
     }

@@ -1,9 +1,15 @@
 //! `quarry run`: what reaches the program, what is said, and which exit status comes back.
 
 use crate::support::{Workshop, quarry, real_library, skipped};
+use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
+use quarry_wary::is_plain;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 const CALLS_MALLOC: &str = "#include <stdlib.h>\nint main(void) { return !malloc(10); }\n";
@@ -263,22 +269,110 @@ fn statistics_say_what_the_library_did_for_the_program() {
     assert!(text.contains("zone->lock"), "{text}");
 }
 
+/// A folder with `libquarry-full.so`; `None` without one.
+fn full_library() -> Option<PathBuf> {
+    let folder = real_library()?.parent()?.to_owned();
+    let is_there = folder.join("libquarry-full.so").is_file();
+    if !is_there {
+        skipped("no libquarry-full.so");
+    }
+    is_there.then_some(folder)
+}
+
+/// `quarry run` with checks. A program that waits for a reader of its output would wait for ever.
+fn checked(library: &Path) -> Command {
+    let mut command = quarry();
+    command.env("QUARRY_LIBRARY", library).args(["run", "--set", "DEBUG=FZPU", "--"]);
+    command.timeout(Duration::from_secs(300));
+    command
+}
+
+const WRITES: &str = "#include <stdlib.h>\nchar *make(void) {\n    return malloc(40);\n}\n\
+                      int main(void) {\n    char *volatile made = make();\n    made[40] = 1;\n    \
+                      free(made);\n    return 0;\n}\n";
+
 /// The library prints addresses alone; `quarry run` adds functions, files and lines.
 #[test]
 fn reports_of_checks_name_callers() {
-    let Some(library) = real_library() else { return };
-    let full = library.with_file_name("libquarry-full.so");
-    if !full.is_file() {
-        return skipped("no libquarry-full.so");
-    }
+    let Some(library) = full_library() else { return };
     let shop = Workshop::new();
-    let source = "#include <stdlib.h>\nchar *make(void) {\n    return malloc(40);\n}\n\
-                  int main(void) {\n    char *volatile made = make();\n    made[40] = 1;\n    \
-                  free(made);\n    return 0;\n}\n";
-    let program = shop.compile("writes", source, &["-g", "-O0"]);
+    let program = shop.compile("writes", WRITES, &["-g", "-O0"]);
+    // Paths may have spaces, any bytes and many of them.
+    let folder =
+        shop.path("").join(OsStr::from_bytes(b"a \\ gr\xf6\xdfe\x1b[31m")).join("long/".repeat(40));
+    fs::create_dir_all(&folder).unwrap();
+    let odd = folder.join("writes too");
+    fs::copy(&program, &odd).unwrap();
+    for program in [program, odd] {
+        let assert = checked(&library).arg(program).assert();
+        let assert = assert.stderr(contains("was written past its end: byte 40"));
+        let assert = assert.stderr(contains("make  ").and(contains("writes.c:3")));
+        let assert = assert.stderr(contains("writes.c:6").and(contains("\x1e").not()));
+        assert.stderr(predicate::function(|text: &str| {
+            text.chars().all(|it| it == '\n' || is_plain(it))
+        }));
+    }
+}
+
+/// Names are added to the lines of the library, not to such lines in a program's own output.
+#[test]
+fn lines_of_the_program_itself_open_no_file() {
+    let Some(library) = full_library() else { return };
+    let shop = Workshop::new();
+    let made = std::process::Command::new("mkfifo").arg(shop.path("pipe")).status();
+    assert!(made.unwrap().success());
+    let program = shop.compile("writes", WRITES, &["-g", "-O0"]);
+    let mut text = String::new();
+    for path in [&*shop.path("pipe"), Path::new("/dev/zero"), &program] {
+        for mark in ["", "\x1e", "\x1e0123456789abcdef"] {
+            text += &format!("{mark}quarry:     #0 0x5 ({}+0x1139)\n", path.display());
+        }
+    }
+    text += &"x".repeat(1 << 20);
+    text += "\nquarry: no end";
+    checked(&library)
+        .args(["sh", "-c", "cat >&2"])
+        .write_stdin(text.clone())
+        .assert()
+        .success()
+        .stderr(text.clone());
+    // Where a user asks for names, each line is answered whose file is one.
+    let names = quarry().arg("names").write_stdin(text).timeout(Duration::from_secs(300)).assert();
+    names.success().stdout(contains("/pipe+0x1139)\n").and(contains("/dev/zero+0x1139)\n")));
+}
+
+/// A report in a file or in another program's input has no mark: only the reader removes it.
+#[test]
+fn reports_that_go_elsewhere_are_plain_text() {
+    let Some(library) = full_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("writes", WRITES, &["-g", "-O0"]);
+    let report = shop.path("report");
+    let script = format!("{} 2> {}; true", program.display(), report.display());
+    checked(&library).args(["sh", "-c", &script]).assert().success();
+    let text = fs::read_to_string(&report).unwrap();
+    assert!(text.contains("quarry:     #0 0x") && !text.contains('\x1e'), "{text}");
+    let names = quarry().arg("names").write_stdin(text).assert().success();
+    names.stdout(contains("make  ").and(contains("writes.c:3")));
+}
+
+#[test]
+fn values_of_the_environment_do_not_reach_the_terminal_as_commands() {
+    let shop = Workshop::new();
+    let mut command = shop.run();
+    command
+        .env("QUARRY_SLAB", "\x1b[2J\u{9b}31m")
+        .args(["--", "true"])
+        .assert()
+        .code(2)
+        .stderr(starts_with("quarry: QUARRY_SLAB=?[2J?31m: bad value"));
+    let Some(library) = real_library() else { return };
     let mut command = quarry();
-    command.env("QUARRY_LIBRARY", library.parent().unwrap());
-    let command = command.args(["run", "--set", "DEBUG=FZPU", "--"]).arg(program);
-    let assert = command.assert().stderr(contains("was written past its end: byte 40"));
-    assert.stderr(contains("make").and(contains("writes.c:3")).and(contains("writes.c:6")));
+    command.env("QUARRY_LIBRARY", library).env("QUARRY_THP", "\x1b[2J").args([
+        "run",
+        "--",
+        "sort",
+        "/dev/null",
+    ]);
+    command.assert().success().stderr(starts_with("quarry: QUARRY_THP=?[2J is not accepted"));
 }
