@@ -137,7 +137,7 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
         let (program, library) = (machine.to_string(), wanted.to_string());
         return Ok(Some(Obstacle::OtherMachine { program, library }));
     }
-    let cache = ReadCache::new(File::open(program)?);
+    let cache = ReadCache::new(quarry_wary::open(program)?);
     let file = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(io::Error::other)?;
     linkage(&file).map_err(io::Error::other)
 }
@@ -149,7 +149,7 @@ pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     if machine.is_none() || machine != own {
         return Ok(false);
     }
-    let cache = ReadCache::new(File::open(file)?);
+    let cache = ReadCache::new(quarry_wary::open(file)?);
     let parsed = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache);
     Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
 }
@@ -158,7 +158,7 @@ pub fn is_shared_object(file: &Path) -> io::Result<bool> {
 /// not tell which file is missing.
 #[must_use]
 pub fn missing_loader(program: &Path) -> Option<PathBuf> {
-    let cache = ReadCache::new(File::open(program).ok()?);
+    let cache = ReadCache::new(quarry_wary::open(program).ok()?);
     let loader = match machine_of(program).ok()?? {
         Machine { class: CLASS_64, .. } => {
             loader_of(&ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).ok()?)
@@ -207,7 +207,7 @@ fn is_glibc_loader(path: &str) -> bool {
 /// Class, byte order and machine of an ELF file; `None` for another file.
 fn machine_of(path: &Path) -> io::Result<Option<Machine>> {
     let mut head = Vec::new();
-    File::open(path)?.take(20).read_to_end(&mut head)?;
+    quarry_wary::open(path)?.take(20).read_to_end(&mut head)?;
     if head.len() < 20 || !head.starts_with(b"\x7fELF") {
         return Ok(None);
     }

@@ -33,6 +33,9 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// Most bytes of the statistics of a program's processes, which the program could write as well.
+const MOST_STATISTICS: u64 = 64 << 20;
+
 /// A program, and the conditions that all of its samples share.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
@@ -238,7 +241,9 @@ impl Launcher {
             stdout: fs::read(&stdout).unwrap_or_default(),
             stderr: fs::read(&stderr).unwrap_or_default(),
             own_count: match with_statistics {
-                true => fs::read_to_string(&statistics).ok().map(|text| raw::own_count(&text)),
+                true => quarry_wary::read(&statistics, MOST_STATISTICS)
+                    .ok()
+                    .map(|text| raw::own_count(&String::from_utf8_lossy(&text))),
                 false => None,
             },
         };

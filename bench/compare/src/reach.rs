@@ -14,7 +14,6 @@ use quarry_harness::table::counted;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// If less than this share of the CPU time is spent in the allocator, including page faults of
@@ -83,7 +82,7 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
 }
 
 fn allocator_inside(program: &Path) -> Option<&'static str> {
-    let cache = ReadCache::new(File::open(program).ok()?);
+    let cache = ReadCache::new(quarry_wary::open(program).ok()?);
     let file = inside::Program::parse(&cache).ok()?;
     inside::allocator(&file).map(|found| found.name)
 }

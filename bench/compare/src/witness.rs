@@ -81,7 +81,8 @@ pub(super) fn create(path: &Path) -> Result<()> {
 
 /// Reads the records in the order in which programs were executed.
 pub(super) fn read(path: &Path) -> Result<Vec<ProcessRecord>> {
-    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = quarry_wary::read(path, layout::FILE_BYTES as u64)
+        .with_context(|| path.display().to_string())?;
     let taken = number32(&bytes, 0) as usize;
     let slots = bytes.get(layout::HEADER_BYTES..).unwrap_or_default().chunks(layout::SLOT_BYTES);
     Ok(slots.take(taken).filter_map(record).collect())

@@ -51,8 +51,8 @@ impl Trace {
     /// # Errors
     /// If the file cannot be read, is no trace, is one of another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
-        let bytes =
-            std::fs::read(path).map_err(|error| TraceError::Unreadable(path.into(), error))?;
+        let bytes = quarry_wary::read(path, u64::MAX)
+            .map_err(|error| TraceError::Unreadable(path.into(), error))?;
         File { path, bytes: &bytes }.trace()
     }
 
@@ -63,7 +63,7 @@ impl Trace {
     pub fn check(path: &Path) -> Result<(), TraceError> {
         let unreadable = |error| TraceError::Unreadable(path.into(), error);
         let mut header = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let file = quarry_wary::open(path).map_err(unreadable)?;
         file.take(HEADER_BYTES as u64).read_to_end(&mut header).map_err(unreadable)?;
         File { path, bytes: &header }.check_header()
     }
