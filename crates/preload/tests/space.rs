@@ -29,6 +29,14 @@ fn moves_that_fail_after_the_target_was_unmapped() {
     }
 }
 
+/// Other libraries have replaced the functions that map memory, and pass on less than they get.
+#[test]
+fn moves_where_the_calls_for_memory_are_replaced() {
+    for how in ["four", "refuses", "elsewhere", "watches", "fails"] {
+        start("space_hooks.c").arg(how).finish().success();
+    }
+}
+
 #[test]
 fn mappings_of_others_where_the_heap_grows() {
     let outcome = start("space_foreign.c").without_stats().finish();

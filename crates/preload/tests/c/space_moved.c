@@ -5,23 +5,28 @@
  * foreign memory.
  */
 #include "deadline.h"
+#include "system_call.h"
 
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 static int fills;
 static int refusals;
 static unsigned char *strangers[64];
 static size_t stranger_bytes[64];
 
-void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
+/* The allocator's bare system calls. */
+long syscall(long number, ...)
 {
-    __builtin_va_list rest;
-    __builtin_va_start(rest, flags);
-    void *target = (flags & MREMAP_FIXED) != 0 ? __builtin_va_arg(rest, void *) : NULL;
-    __builtin_va_end(rest);
-    if (target == NULL)
-        return (void *)syscall(SYS_mremap, address, bytes, new_bytes, flags, target);
+    va_list rest;
+    va_start(rest, number);
+    long words[6];
+    for (size_t i = 0; i < LENGTH(words); i++)
+        words[i] = va_arg(rest, long);
+    va_end(rest);
+    if (number != SYS_mremap || (words[3] & MREMAP_FIXED) == 0)
+        return system_call(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+    size_t new_bytes = (size_t)words[2];
+    void *target = (void *)words[4];
     CHECK(munmap(target, new_bytes) == 0, "the target was mapped");
     if (fills && refusals < (int)LENGTH(strangers)) {
         void *got = mmap(target, new_bytes / 2, PROT_READ | PROT_WRITE,
@@ -33,7 +38,7 @@ void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...)
     }
     refusals++;
     errno = ENOMEM;
-    return MAP_FAILED;
+    return -1;
 }
 
 /* The first and the last byte of each page. */

@@ -1,4 +1,7 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
+//!
+//! Other libraries replace these functions of libc, to learn which memory leaves its addresses.
+//! They see all that does: Quarry calls libc's functions, except `mremap`.
 
 use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
@@ -166,18 +169,53 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
 /// free. (From Linux 6.17 on, a longer range is `EINVAL`.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
+/// `mremap` as a bare system call. Other libraries replace libc's function by one that may lose the
+/// fifth argument (UCX up to 1.13 does), so that pages would go to any address.
+///
+/// # Safety
+/// The caller owns the range. With `MREMAP_FIXED` it owns the range at `to`, too, and has given up
+/// the contents of that.
+unsafe fn remap(
+    (from, bytes): (NonNull<u8>, usize),
+    (to, new_bytes): (NonNull<u8>, usize),
+    flags: i32,
+) -> OsResult<()> {
+    let (from, to, flags) = (from.as_ptr(), to.as_ptr(), flags as usize);
+    // SAFETY: the caller's promise; without MREMAP_MAYMOVE the mapping stays, and grows only into
+    // free addresses.
+    checked(unsafe { libc::syscall(libc::SYS_mremap, from, bytes, new_bytes, flags, to) }).map(drop)
+}
+
 /// Returns whether a range lies in one VMA of the kernel. For that it asks to grow the range in
 /// place by more than the free addresses: for several VMAs `mremap` fails with `EFAULT` before it
 /// looks for room (Linux 2.6.12 to 6.18, `vma_to_resize` and successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: without MREMAP_MAYMOVE nothing moves, and the range grows only into free addresses.
-    let grown = mapped(unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) });
+    // SAFETY: the range is the caller's, and nothing moves.
+    let grown = unsafe { remap((address, bytes), (address, ENDLESS), 0) };
     if let Err(OsError(error)) = grown {
         return matches!(error, libc::ENOMEM | libc::EAGAIN);
     }
     // SAFETY: where addresses have more bits, `mremap` grew the range. Unmaps only the new part.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
     true
+}
+
+/// Calls libc's `munmap` for a range whose pages have moved away, for those who watch this function
+/// to learn which memory they must forget. A mapping without access holds the addresses until then:
+/// another thread may map memory there at any time.
+fn tell_unmapped(address: NonNull<u8>, bytes: usize) {
+    const NONE: usize = libc::PROT_NONE as usize;
+    const FLAGS: usize = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize
+        | (libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
+    // SAFETY: a new mapping that replaces nothing; then it is unmapped, wherever it is.
+    unsafe {
+        let start = address.as_ptr();
+        if let Ok(held) =
+            checked(libc::syscall(libc::SYS_mmap, start, bytes, NONE, FLAGS, usize::MAX, 0_usize))
+        {
+            libc::munmap(held as *mut libc::c_void, bytes);
+        }
+    }
 }
 
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
@@ -222,8 +260,8 @@ unsafe impl Os for Linux {
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
         unconfined()?;
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and grows only into free addresses.
-        mapped(unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) }).map(drop)
+        // SAFETY: the piece is the caller's.
+        unsafe { remap((address, bytes), (address, new_bytes), 0) }
     }
 
     unsafe fn move_pages(
@@ -235,13 +273,11 @@ unsafe impl Os for Linux {
         if is_confined() || !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: the caller promises that both pieces are mapped and its own, and gives up the
         // contents of the target; so no other code's mapping is replaced.
-        let moved = mapped(unsafe {
-            let (from, to) = (from.as_ptr().cast(), to.as_ptr());
-            libc::mremap(from, bytes, new_bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)
-        });
-        if moved.is_ok() {
+        if unsafe { remap((from, bytes), (to, new_bytes), flags) }.is_ok() {
+            tell_unmapped(from, bytes);
             return Ok(());
         }
         // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`),
