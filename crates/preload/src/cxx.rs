@@ -4,39 +4,146 @@
 //! which calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no
 //! frame of this library on the stack, so no exception ever passes through Rust.
 //!
+//! A program may replace some operators only: the others must call these in the order of the
+//! standard (C++17, 21.6.2). In the same way a tool that defines `malloc` must see the requests of
+//! C++. So if another object stands in front of this library with any of these functions
+//! ([`is_any_replaced`]), all operators here do nothing but jump to those of the C++ library.
+//!
 //! For a size above `PTRDIFF_MAX` the jump passes `PTRDIFF_MAX`, which malloc refuses as well: the
 //! aligned forms of libstdc++ 12 would round the largest sizes up to 0, and succeed.
 
-use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
-use crate::libc_malloc::Next;
+use crate::fast_path::{
+    fast_delete, fast_delete_unsized, fast_malloc, free_within, new_or_null, new_refused,
+};
+use crate::front::{found, is_any_replaced};
+use crate::libc_malloc::next_or_in;
 use crate::malloc::free_of_size;
 use core::ffi::{CStr, c_void};
-use quarry::process;
+use core::mem::transmute;
+use core::ptr::null_mut;
+use quarry::process::{self, STACK};
 use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
+use quarry_sys::primitive::{AtomicPtr, Ordering};
 use quarry_sys::report::fatal;
 
-/// `operator new` after the fast path has refused; null if there is no memory.
+/// Lists functions: each with the one on which its default definition is built, or with itself.
+macro_rules! forms {
+    ($($form:ident / $base:ident;)*) => {
+        #[expect(non_camel_case_types, reason = "these are the names of symbols")]
+        #[derive(Clone, Copy)]
+        enum Form {
+            $($form),*
+        }
+
+        const COUNT: usize = [$(Form::$form),*].len();
+        static BASES: [Form; COUNT] = [$(Form::$base),*];
+        /// All names, each with a NUL after it: pointers to them would take relocations.
+        static NAMES: &[u8] = concat!($(stringify!($form), "\0"),*).as_bytes();
+        /// The C++ library's definitions, or what stands in for them; null where not known.
+        static OF_LIBRARY: [AtomicPtr<c_void>; COUNT] =
+            [const { AtomicPtr::new(null_mut()) }; COUNT];
+    };
+}
+
+forms! {
+    malloc / malloc;
+    _Znwm / malloc;
+    _Znam / _Znwm;
+    _ZnwmRKSt9nothrow_t / _Znwm;
+    _ZnamRKSt9nothrow_t / _Znam;
+    _ZnwmSt11align_val_t / _ZnwmSt11align_val_t;
+    _ZnamSt11align_val_t / _ZnwmSt11align_val_t;
+    _ZnwmSt11align_val_tRKSt9nothrow_t / _ZnwmSt11align_val_t;
+    _ZnamSt11align_val_tRKSt9nothrow_t / _ZnamSt11align_val_t;
+    free / free;
+    _ZdlPv / free;
+    _ZdaPv / _ZdlPv;
+    _ZdlPvm / _ZdlPv;
+    _ZdaPvm / _ZdaPv;
+    _ZdlPvRKSt9nothrow_t / _ZdlPv;
+    _ZdaPvRKSt9nothrow_t / _ZdaPv;
+    _ZdlPvSt11align_val_t / free;
+    _ZdaPvSt11align_val_t / _ZdlPvSt11align_val_t;
+    _ZdlPvmSt11align_val_t / _ZdlPvSt11align_val_t;
+    _ZdaPvmSt11align_val_t / _ZdaPvSt11align_val_t;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t / _ZdlPvSt11align_val_t;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t / _ZdaPvSt11align_val_t;
+}
+
+impl Form {
+    #[inline(never)]
+    fn name(self) -> &'static CStr {
+        let mut name = NAMES.as_ptr();
+        // SAFETY: each of the names ends with a NUL.
+        unsafe {
+            for _ in 0..self as usize {
+                while *name != 0 {
+                    name = name.add(1);
+                }
+                name = name.add(1);
+            }
+            CStr::from_ptr(name.cast())
+        }
+    }
+
+    /// The C++ library's definition of this form, or null. If a program in C opens a plugin in C++,
+    /// the C++ library is only in the plugin's own search order; so libraries are searched last.
+    #[inline(never)]
+    fn of_library(self) -> *mut c_void {
+        const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
+        let known = &OF_LIBRARY[self as usize];
+        match known.load(Ordering::Relaxed) {
+            address if !address.is_null() => address,
+            _ => next_or_in(known, self.name(), &LIBRARIES),
+        }
+    }
+
+    /// The function that serves instead of the one here, if another object has replaced a
+    /// part: the C++ library's definition, else the function on which that would be built.
+    fn stand_in(self) -> *mut c_void {
+        let mut address = self.of_library();
+        if address.is_null() {
+            address = match self {
+                // `aligned_alloc` takes its arguments in another order.
+                Self::_ZnwmSt11align_val_t => new_aligned as *mut c_void,
+                _ => found(BASES[self as usize].name()),
+            };
+            // The loader allocates in a search, which a tool in front would see each time.
+            OF_LIBRARY[self as usize].store(address, Ordering::Relaxed);
+        }
+        address
+    }
+}
+
+/// `operator new` after the fast path has refused; null if there is no memory, or if another object
+/// has to serve.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
-    process::alloc_on_process(Request::of(size))
-        .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
+    if is_any_replaced() {
+        return null_mut();
+    }
+    process::alloc_on_process(Request::of(size)).map_or(null_mut(), |object| object.as_ptr().cast())
 }
 
 extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
-    if !align.is_power_of_two() {
-        return core::ptr::null_mut();
-    }
-    process::alloc(Request::of(size).aligned(align))
-        .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
+    if is_any_replaced() { null_mut() } else { new_aligned(size, align) }
 }
 
-/// C++ libraries that are searched last: if a program in C opens a plugin in C++, the C++ library
-/// is only in the plugin's own search order.
-const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
+extern "C" fn new_aligned(size: usize, align: usize) -> *mut c_void {
+    if !align.is_power_of_two() {
+        return null_mut();
+    }
+    process::alloc(Request::of(size).aligned(align))
+        .map_or(null_mut(), |object| object.as_ptr().cast())
+}
 
-fn next_definition(next: &Next) -> *mut c_void {
-    let address = next.address_or_in(&LIBRARIES);
+#[inline(never)]
+fn next_definition(form: Form) -> *mut c_void {
+    if is_any_replaced() {
+        return form.stand_in();
+    }
+    let address = form.of_library();
     if address.is_null() {
         fatal(format_args!("operator new failed and no C++ library is loaded to throw bad_alloc"));
     }
@@ -46,10 +153,9 @@ fn next_definition(next: &Next) -> *mut c_void {
 /// Defines a function that returns `serve(size, align)`. If that is null, the function jumps to the
 /// operator's next definition, with the same arguments but a size of at most `PTRDIFF_MAX`.
 macro_rules! or_next {
-    ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
+    ($(#[$attribute:meta])* $name:ident / $form:ident => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
-            static NEXT: Next = Next::new($symbol);
-            next_definition(&NEXT)
+            next_definition(Form::$form)
         }
 
         #[cfg(target_arch = "x86_64")]
@@ -120,34 +226,31 @@ macro_rules! or_next {
 
 /// Defines the operators that C++ programs call most: the fast path, without a stack frame.
 macro_rules! operator_new_fast {
-    ($($name:ident / $symbol:literal;)*) => {
+    ($($name:ident)*) => {
         $(
             const _: () = {
-                or_next! { refused / $symbol => new_refused }
+                or_next! { refused / $name => new_refused }
                 fast_malloc! {
                     /// A C++ operator new; see the head of this file.
                     #[unsafe(no_mangle)]
-                    $name, refused
+                    $name, refused, new_end
                 }
             };
         )*
     };
 }
 
-operator_new_fast! {
-    _Znwm / c"_Znwm";
-    _Znam / c"_Znam";
-}
+operator_new_fast! { _Znwm _Znam }
 
 /// Defines the other operators.
 macro_rules! operator_new {
-    ($($name:ident / $symbol:literal => $serve:ident;)*) => {
+    ($($name:ident => $serve:ident;)*) => {
         $(
             const _: () = {
                 or_next! {
                     /// A C++ operator new; see the head of this file.
                     #[unsafe(no_mangle)]
-                    $name / $symbol => $serve
+                    $name / $name => $serve
                 }
             };
         )*
@@ -155,17 +258,68 @@ macro_rules! operator_new {
 }
 
 operator_new! {
-    _ZnwmRKSt9nothrow_t / c"_ZnwmRKSt9nothrow_t" => new_or_null;
-    _ZnamRKSt9nothrow_t / c"_ZnamRKSt9nothrow_t" => new_or_null;
-    _ZnwmSt11align_val_t / c"_ZnwmSt11align_val_t" => new_aligned_or_null;
-    _ZnamSt11align_val_t / c"_ZnamSt11align_val_t" => new_aligned_or_null;
-    _ZnwmSt11align_val_tRKSt9nothrow_t / c"_ZnwmSt11align_val_tRKSt9nothrow_t"
-        => new_aligned_or_null;
-    _ZnamSt11align_val_tRKSt9nothrow_t / c"_ZnamSt11align_val_tRKSt9nothrow_t"
-        => new_aligned_or_null;
+    _ZnwmRKSt9nothrow_t => new_or_null;
+    _ZnamRKSt9nothrow_t => new_or_null;
+    _ZnwmSt11align_val_t => new_aligned_or_null;
+    _ZnamSt11align_val_t => new_aligned_or_null;
+    _ZnwmSt11align_val_tRKSt9nothrow_t => new_aligned_or_null;
+    _ZnamSt11align_val_tRKSt9nothrow_t => new_aligned_or_null;
 }
 
-/// Defines operators delete without a size. They ignore further arguments (alignment, nothrow).
+/// An operator delete after the fast path has refused: calls the function that serves in its place,
+/// if there is one, with all arguments that such an operator may have.
+///
+/// # Safety
+/// Same as `free`; `size` and `align` are the arguments of this form, where it has any.
+#[cold]
+#[inline(never)]
+unsafe fn delete_slow(pointer: *mut c_void, size: usize, align: usize, form: Form) {
+    type Delete = unsafe extern "C" fn(*mut c_void, usize, usize);
+    // SAFETY: `free` or an operator delete, which ignores further arguments; the rest is the
+    // caller's promise.
+    unsafe {
+        if is_any_replaced() {
+            return transmute::<*mut c_void, Delete>(form.stand_in())(pointer, size, align);
+        }
+        match form {
+            Form::_ZdlPvm | Form::_ZdaPvm => {
+                free_of_size(Entry::Delete, pointer, size, MIN_ALIGN);
+            }
+            Form::_ZdlPvmSt11align_val_t | Form::_ZdaPvmSt11align_val_t => {
+                free_of_size(Entry::Delete, pointer, size, align);
+            }
+            _ => free_within(pointer),
+        }
+    }
+}
+
+/// Defines operators delete that begin with the fast path of `free`.
+macro_rules! operator_delete_fast {
+    ($($define:ident $name:ident;)*) => {
+        $(
+            const _: () = {
+                unsafe extern "C" fn slow(pointer: *mut c_void, size: usize) {
+                    // SAFETY: the caller's promise is passed on.
+                    unsafe { delete_slow(pointer, size, 0, Form::$name) };
+                }
+                $define! {
+                    /// A C++ operator delete.
+                    #[unsafe(no_mangle)]
+                    $name, slow
+                }
+            };
+        )*
+    };
+}
+
+operator_delete_fast! {
+    fast_delete_unsized _ZdlPv;
+    fast_delete_unsized _ZdaPv;
+    fast_delete _ZdlPvm;
+    fast_delete _ZdaPvm;
+}
+
+/// Defines the other operators delete, which need not be as fast.
 macro_rules! operator_delete {
     ($($name:ident)*) => {
         $(
@@ -174,62 +328,27 @@ macro_rules! operator_delete {
             /// # Safety
             /// Same as `free`.
             #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(pointer: *mut c_void) {
+            pub unsafe extern "C" fn $name(pointer: *mut c_void, size: usize, align: usize) {
+                let has_size = matches!(
+                    Form::$name,
+                    Form::_ZdlPvmSt11align_val_t | Form::_ZdaPvmSt11align_val_t
+                );
                 // SAFETY: the caller's promise is passed on.
-                unsafe { free_within(pointer) };
+                unsafe {
+                    if !has_size && STACK.fast.serves_delete() {
+                        free_within(pointer);
+                    } else {
+                        delete_slow(pointer, size, align, Form::$name);
+                    }
+                }
             }
         )*
     };
 }
 
 operator_delete! {
-    _ZdlPv _ZdaPv
     _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
-}
-
-fast_delete! {
-    /// C++14 `operator delete(void*, std::size_t)`.
-    #[unsafe(no_mangle)]
-    _ZdlPvm, delete_slow
-}
-
-fast_delete! {
-    /// C++14 `operator delete[](void*, std::size_t)`.
-    #[unsafe(no_mangle)]
-    _ZdaPvm, delete_slow
-}
-
-/// `operator delete` with a size, after the fast path has refused: for a large block, or for an
-/// object of a size class that does not match `size`.
-///
-/// # Safety
-/// Same as `free`.
-#[cold]
-#[inline(never)]
-unsafe extern "C" fn delete_slow(pointer: *mut c_void, size: usize) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe { free_of_size(Entry::Delete, pointer, size, MIN_ALIGN) };
-}
-
-/// Defines operators delete with a size and an alignment.
-macro_rules! operator_delete_aligned {
-    ($($name:ident)*) => {
-        $(
-            /// A C++17 operator delete.
-            ///
-            /// # Safety
-            /// Same as `free`.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name(pointer: *mut c_void, size: usize, align: usize) {
-                // SAFETY: the caller's promise is passed on.
-                unsafe { free_of_size(Entry::Delete, pointer, size, align) };
-            }
-        )*
-    };
-}
-
-operator_delete_aligned! {
     _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
 }

@@ -2,8 +2,8 @@
 //!
 //! A shared object that is opened with that flag looks up every symbol first in itself and in those
 //! that it needs, including the C library. So it would call the C library's `free` for blocks of
-//! this library. Therefore, if Quarry is the program's `malloc`, `dlopen` clears the flag, and the
-//! shared object gets the same functions as all others.
+//! this library. Therefore, if Quarry is the program's `malloc`, or a tool before it is, `dlopen`
+//! clears the flag, and the shared object gets the same functions as all others.
 //!
 //! The loader identifies the caller of `dlopen` by the return address, and takes RUNPATH, `$ORIGIN`
 //! and the namespace from the shared object around it. Therefore this `dlopen` does not call the
@@ -32,7 +32,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
         errno.set(libc::ENOSYS);
     }
     let splits = flags & libc::RTLD_DEEPBIND != 0
-        && front::malloc_of_another().is_none()
+        && front::malloc_of_another().is_none_or(|owner| !owner.is_program)
         && !process::allows_deepbind();
     let flags = if splits { flags & !libc::RTLD_DEEPBIND } else { flags };
     Onward { next, flags: flags as u32 as usize }

@@ -1,9 +1,13 @@
-//! Checks whether the program's `malloc` is the one of this library.
+//! Finds out who stands in front of this library: whether the program's `malloc` is another one,
+//! and whether others have replaced functions on which C++ builds its operators.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
+use quarry::process::{STACK, ensure_ready};
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 
 /// The first fields of a symbol in a shared object's symbol table (`Elf64_Sym`).
 #[repr(C)]
@@ -55,21 +59,103 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// The object that defines the program's `malloc`. `None` if this library does, or if the symbol is
-/// only a reference to `malloc`: the PLT entry of a program at a fixed address.
-pub(crate) fn malloc_of_another() -> Option<Owner> {
-    // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
-    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    let (own, _) = look_up(malloc_of_another as *const c_void)?;
-    let (found, entry) = look_up(malloc)?;
+/// The object that defines the function at `address`. `None` if this library does, or if the symbol
+/// there is only a reference: the PLT entry of a program at a fixed address.
+fn definer(address: *const c_void) -> Option<libc::Dl_info> {
+    let (own, _) = look_up(definer as *const c_void)?;
+    let (found, entry) = look_up(address)?;
     // SAFETY: the entry lies in the symbol table of an object that stays loaded.
     let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
-    if found.dli_fbase == own.dli_fbase || is_reference {
-        return None;
-    }
+    (found.dli_fbase != own.dli_fbase && !is_reference).then_some(found)
+}
+
+/// The first definition of a symbol in the program's search order.
+pub(crate) fn found(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// The object that defines the program's `malloc`, unless this library does.
+pub(crate) fn malloc_of_another() -> Option<Owner> {
+    let found = definer(found(c"malloc"))?;
     // SAFETY: the loader keeps an object's name as long as the object is loaded. glibc sets the
     // program's name, which is also the loader's name for it, before any constructor runs.
     let (file, program) =
         unsafe { (CStr::from_ptr(found.dli_fname), CStr::from_ptr(program_invocation_name)) };
     Some(Owner { file, is_program: file == program })
+}
+
+/// The address to which the loader has bound this library's own use of a symbol: the first
+/// definition in the program's search order. Costs a load, and takes no lock of the loader.
+macro_rules! bound {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: reads the entry of the global offset table that the assembler makes for the
+        // symbol, which this library defines; the loader has filled it.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address, options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                concat!("adrp {0}, :got:", $symbol),
+                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
+                out(reg) address, options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        address
+    }};
+}
+pub(crate) use bound;
+
+/// Returns whether another object defines a function on which the operators of C++ (in their
+/// default forms) or this library's less usual relatives of `malloc` are built. Then these must
+/// call that function: a program may replace some operators only, and a tool only `malloc`.
+///
+/// Opens the fast paths of the operators if there is no such object. Looks again once the binding
+/// of `malloc` has changed: some profilers change it while the program runs.
+#[inline(never)]
+pub(crate) fn is_any_replaced() -> bool {
+    if SEEN.load(Ordering::Acquire) != bound!("malloc") {
+        look();
+    }
+    IS_REPLACED.load(Ordering::Relaxed)
+}
+
+/// To what `malloc` was bound at the last look (0 before the first), and the result.
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static IS_REPLACED: AtomicBool = AtomicBool::new(false);
+
+#[cold]
+#[inline(never)]
+fn look() {
+    let _errno = KeepErrno::new();
+    ensure_ready();
+    // Most linkers define these symbols as the first byte of an object and the end of it. Where the
+    // second one is nearer, `definer` finds out the same, in more time.
+    let own = bound!("__ehdr_start")..bound!("_end");
+    let bound = [
+        bound!("malloc"),
+        bound!("free"),
+        bound!("aligned_alloc"),
+        bound!("_Znwm"),
+        bound!("_Znam"),
+        bound!("_ZnwmSt11align_val_t"),
+        bound!("_ZnamSt11align_val_t"),
+        bound!("_ZdlPv"),
+        bound!("_ZdaPv"),
+        bound!("_ZdlPvSt11align_val_t"),
+        bound!("_ZdaPvSt11align_val_t"),
+    ];
+    let is_anothers =
+        |address: &usize| !own.contains(address) && definer(*address as *const c_void).is_some();
+    let is_replaced = bound.iter().any(is_anothers);
+    IS_REPLACED.store(is_replaced, Ordering::Relaxed);
+    STACK.open_operators(!is_replaced);
+    SEEN.store(bound[0], Ordering::Release);
 }

@@ -22,32 +22,7 @@ impl Next {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.address.store(found, Ordering::Relaxed);
-        found
-    }
-
-    /// Like [`address`](Self::address); if that is null, the address in the first of `libraries`
-    /// that defines the symbol.
-    pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
-        let mut address = self.address();
-        for library in libraries {
-            if !address.is_null() {
-                break;
-            }
-            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-            // SAFETY: the names are NUL-terminated. The handle is kept, so the library stays
-            // loaded.
-            unsafe {
-                let handle = libc::dlopen(library.as_ptr(), flags);
-                if !handle.is_null() {
-                    address = libc::dlsym(handle, self.name.as_ptr());
-                }
-            }
-            self.address.store(address, Ordering::Relaxed);
-        }
-        address
+        next_or_in(&self.address, self.name, &[])
     }
 
     /// The symbol as a function; `None` if no later object defines it.
@@ -70,6 +45,32 @@ impl Next {
             fatal(format_args!("QUARRY_DISABLE=1, but no other {:?} was found", self.name))
         })
     }
+}
+
+/// Looks a symbol up in the objects after this one in the search order, then in `libraries`, as far
+/// as these are loaded. Stores its address, or null, in `known`.
+#[inline(never)]
+pub(crate) fn next_or_in(
+    known: &AtomicPtr<c_void>,
+    name: &CStr,
+    libraries: &[&CStr],
+) -> *mut c_void {
+    // SAFETY: the names are NUL-terminated. The handle is kept, so the library stays loaded.
+    let address = unsafe {
+        let mut address = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        for library in libraries {
+            if !address.is_null() {
+                break;
+            }
+            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !handle.is_null() {
+                address = libc::dlsym(handle, name.as_ptr());
+            }
+        }
+        address
+    };
+    known.store(address, Ordering::Relaxed);
+    address
 }
 
 /// The fields of `struct mallinfo2` of glibc 2.33, and of `struct mallinfo`, which has `int`s.

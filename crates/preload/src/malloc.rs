@@ -1,9 +1,11 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the behaviour of glibc 2.36.
 
 use crate::fast_path::{free_within, malloc_within};
+use crate::front::{bound, is_any_replaced};
 use crate::heap_api::null;
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
+use core::mem::transmute;
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_mm::heap::LARGEST_REQUEST;
 use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
@@ -75,7 +77,25 @@ unsafe extern "C" fn free_unlisted(pointer: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_within(pointer) };
+    unsafe {
+        if is_any_replaced() {
+            free_in_front(pointer);
+        } else {
+            free_within(pointer);
+        }
+    }
+}
+
+/// Calls the `free` of the object in front of this library.
+///
+/// # Safety
+/// Same as [`free`].
+#[cold]
+unsafe fn free_in_front(pointer: *mut c_void) {
+    let free = bound!("free");
+    // SAFETY: this library or one in front of it defines the function, with the C prototype; the
+    // rest is the caller's promise.
+    unsafe { transmute::<usize, unsafe extern "C" fn(*mut c_void)>(free)(pointer) };
 }
 
 /// `free_sized` of C23, 7.24.3.4: `size` is that of the last request. A `realloc` to a smaller size
@@ -86,6 +106,10 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     if !STACK.fast.was_asked(pointer.cast(), size) {
+        if is_any_replaced() {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { free_in_front(pointer) };
+        }
         demand(pointer, |object| STACK.demand(Entry::FreeSized, object, size, None));
     }
     // SAFETY: the caller's promise is passed on.
@@ -99,7 +123,13 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, size: usize) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
+    unsafe {
+        if is_any_replaced() {
+            free_in_front(pointer);
+        } else {
+            free_of_size(Entry::FreeAlignedSized, pointer, size, align);
+        }
+    }
 }
 
 /// Frees the object that was passed to the function `entry`, after a check that a request of `size`
@@ -128,7 +158,7 @@ fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
 
 #[cold]
 #[inline(never)]
-fn calloc_slow(count: usize, size: usize) -> *mut c_void {
+pub(crate) extern "C" fn calloc_slow(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
     // SAFETY: calloc has no preconditions.
     served(process::alloc_on_process(Request::of(bytes).zeroed()), || unsafe {
@@ -190,9 +220,12 @@ pub unsafe extern "C" fn reallocarray(
     count: usize,
     size: usize,
 ) -> *mut c_void {
+    type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    let realloc = bound!("realloc");
     match count.checked_mul(size) {
-        // SAFETY: the caller's promise is passed on.
-        Some(bytes) => unsafe { realloc(pointer, bytes) },
+        // SAFETY: this library or one in front of it defines the function, with the C prototype;
+        // the rest is the caller's promise.
+        Some(bytes) => unsafe { transmute::<usize, Realloc>(realloc)(pointer, bytes) },
         None => out_of_memory(),
     }
 }
@@ -210,6 +243,11 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
 /// `memalign`. As in glibc, an alignment that is no power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    memalign_within(align, size)
+}
+
+#[inline(never)]
+pub(crate) extern "C" fn memalign_within(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
         Some(align) => aligned(align, size),
         None => null(libc::EINVAL),
@@ -247,12 +285,22 @@ pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, siz
 /// `size` bytes at a multiple of the page size.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    valloc_within(size)
+}
+
+#[inline(never)]
+pub(crate) extern "C" fn valloc_within(size: usize) -> *mut c_void {
     aligned(Linux.page_size(), size)
 }
 
 /// `size` bytes, rounded up to whole pages, at a multiple of the page size.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    pvalloc_within(size)
+}
+
+#[inline(never)]
+pub(crate) extern "C" fn pvalloc_within(size: usize) -> *mut c_void {
     let page = Linux.page_size();
     match size.checked_next_multiple_of(page) {
         Some(bytes) => aligned(page, bytes),

@@ -13,7 +13,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 
 /// Puts each word that every call reads at a [quiet place](StackOffsets::is_quiet).
-const SKEW: usize = 40;
+const SKEW: usize = 24;
 
 /// The fast paths of a stack: they need neither a lock nor a gate.
 ///
@@ -25,6 +25,10 @@ const SKEW: usize = 40;
 #[repr(C, align(256))]
 pub struct FastPath<P, S> {
     _skew: [u8; SKEW],
+    /// `small_end` for the operators of C++, or 0 while these are not open.
+    pub(super) new_end: AtomicUsize,
+    /// `span` for the operators of C++, or 0 while these are not open.
+    pub(super) delete_span: AtomicUsize,
     /// The first size that is too large for a class; 0 while the fast path is closed.
     pub(super) small_end: AtomicUsize,
     /// Start of the window's frames.
@@ -43,6 +47,8 @@ pub struct FastPath<P, S> {
     pub(super) links: [AtomicU32; 256],
     /// True if the policy wants to see every free.
     pub(super) is_free_closed: AtomicBool,
+    /// See [`Stack::open_operators`](super::Stack::open_operators).
+    pub(super) are_operators_open: AtomicBool,
     policy: PhantomData<fn() -> S>,
 }
 
@@ -50,6 +56,8 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     pub(super) const fn new() -> Self {
         Self {
             _skew: [0; SKEW],
+            new_end: AtomicUsize::new(0),
+            delete_span: AtomicUsize::new(0),
             small_end: AtomicUsize::new(0),
             base: AtomicUsize::new(0),
             span: AtomicUsize::new(0),
@@ -59,6 +67,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
             geometry: [const { Geometry::none() }; 256],
             links: [const { AtomicU32::new(0) }; 256],
             is_free_closed: AtomicBool::new(false),
+            are_operators_open: AtomicBool::new(false),
             policy: PhantomData,
         }
     }
@@ -67,10 +76,21 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> Option<Object> {
-        if size >= self.small_end.load(Ordering::Acquire) {
+        self.alloc_below(&self.small_end, size)
+    }
+
+    /// [`alloc`](Self::alloc) for `operator new`.
+    #[inline(always)]
+    pub fn alloc_new(&self, size: usize) -> Option<Object> {
+        self.alloc_below(&self.new_end, size)
+    }
+
+    #[inline(always)]
+    fn alloc_below(&self, end: &AtomicUsize, size: usize) -> Option<Object> {
+        if size >= end.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: `small_end` is 0 or `classes::LARGEST + 1`.
+        // SAFETY: both ends are 0 or `classes::LARGEST + 1`.
         let class = unsafe { classes::of_unchecked(size) };
         S::alloc_fast(&self.percpu, class)
     }
@@ -83,7 +103,25 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// If an allocation starts at `address`, its user has given it up.
     #[inline(always)]
     pub unsafe fn free(&self, address: *mut u8) -> bool {
-        let Some((kind, geometry, offset)) = self.object(address) else { return false };
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.free_in(&self.span, address) }
+    }
+
+    /// [`free`](Self::free) for `operator delete`.
+    ///
+    /// # Safety
+    /// Same as for [`free`](Self::free).
+    #[inline(always)]
+    pub unsafe fn delete(&self, address: *mut u8) -> bool {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.free_in(&self.delete_span, address) }
+    }
+
+    /// # Safety
+    /// Same as for [`free`](Self::free).
+    #[inline(always)]
+    unsafe fn free_in(&self, span: &AtomicUsize, address: *mut u8) -> bool {
+        let Some((kind, geometry, offset)) = self.object_in(span, address) else { return false };
         if self.sees_no_free() {
             return false;
         }
@@ -150,11 +188,22 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         is_in_use.then(|| self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
+    /// Returns whether [`delete`](Self::delete) may serve.
+    #[inline(always)]
+    pub fn serves_delete(&self) -> bool {
+        self.delete_span.load(Ordering::Acquire) != 0
+    }
+
     /// The kind and the geometry of the cache whose object starts at `address`, and the offset of
     /// `address` in the window. O(1): one entry of the frame table. Allows any address, also null.
     #[inline(always)]
     pub(super) fn object(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
-        let span = self.span.load(Ordering::Acquire);
+        self.object_in(&self.span, address)
+    }
+
+    #[inline(always)]
+    fn object_in(&self, span: &AtomicUsize, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
+        let span = span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.base.load(Ordering::Relaxed));
         if offset >= span {
             return None;
@@ -178,12 +227,14 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         Some(self.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Returns whether an object of `malloc` starts at `address` that a request of `size` bytes can
-    /// have got. O(1). Any address is allowed, also null.
+    /// Returns whether [`delete`](Self::delete) may serve, and an object of `malloc` starts at
+    /// `address` that a request of `size` bytes can have got. O(1). Any address is allowed, also
+    /// null.
     #[inline(always)]
     pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
-        self.object(address).and_then(served).is_some_and(|served| served.has(size))
+        let object = self.object_in(&self.delete_span, address);
+        object.and_then(served).is_some_and(|served| served.has(size))
     }
 }
 
@@ -197,6 +248,10 @@ pub fn stays(old: usize, size: usize) -> bool {
 /// Offsets in a [`Stack`](super::Stack) of the words that fast paths in assembler read.
 #[derive(Clone, Copy)]
 pub struct StackOffsets {
+    /// `small_end` for the operators of C++.
+    pub new_end: usize,
+    /// `span` for the operators of C++.
+    pub delete_span: usize,
     /// The first size that is too large for a class.
     pub small_end: usize,
     /// Start of the window's frames.

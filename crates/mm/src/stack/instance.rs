@@ -210,6 +210,8 @@ unsafe impl<C: StackConfig> Send for Stack<C> {}
 impl<C: StackConfig> Stack<C> {
     /// See [`StackOffsets`].
     pub const OFFSETS: StackOffsets = StackOffsets {
+        new_end: offset_of!(Self, fast.new_end),
+        delete_span: offset_of!(Self, fast.delete_span),
         small_end: offset_of!(Self, fast.small_end),
         base: offset_of!(Self, fast.base),
         span: offset_of!(Self, fast.span),
@@ -334,20 +336,35 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Sets the limits of the fast paths, to 0 where an instrument has to see requests.
+    #[cold]
+    #[inline(never)]
     pub(super) fn open_fast_paths(&self) {
-        let mut seen = self.instruments.get();
+        let order = Ordering::SeqCst;
+        let state = || (self.instruments.get(), self.fast.are_operators_open.load(order));
+        let mut seen = state();
         loop {
             let are_on = self.is_watched();
             let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
             let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
-            self.fast.span.store(span, Ordering::SeqCst);
-            self.fast.small_end.store(small_end, Ordering::SeqCst);
+            self.fast.span.store(span, order);
+            self.fast.small_end.store(small_end, order);
+            self.fast.delete_span.store(if seen.1 { span } else { 0 }, order);
+            self.fast.new_end.store(if seen.1 { small_end } else { 0 }, order);
             // If another thread switched an instrument, this loop may have undone its newer limits.
-            let now = self.instruments.get();
+            let now = state();
             if now == seen {
                 return;
             }
             seen = now;
+        }
+    }
+
+    /// Opens the fast paths of the operators of C++, or closes them: where the program has replaced
+    /// a function that they would call by default, they must do so. They are closed at first.
+    pub fn open_operators(&self, are_open: bool) {
+        self.fast.are_operators_open.store(are_open, Ordering::SeqCst);
+        if self.is_ready() {
+            self.open_fast_paths();
         }
     }
 
@@ -399,7 +416,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn refresh_span(&self) {
         let span = self.arena().span_bytes();
         if self.fast.span.load(Ordering::Relaxed) < span && !self.sees_frees() {
-            self.fast.span.store(span, Ordering::Release);
+            self.open_fast_paths();
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
 
 /// The entry of `operator new`: jumps to `slow`, which does all the work.
 macro_rules! fast_malloc {
-    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident, $end:ident) => {
         $(#[$attribute])*
         #[unsafe(naked)]
         pub extern "C" fn $name(size: usize) -> *mut c_void {
@@ -37,9 +37,9 @@ pub(crate) use fast_malloc;
 
 pub(crate) use new_or_null as new_refused;
 
-/// The allocation for `operator new`; null if there is no memory.
+/// The allocation for `operator new`; null if there is no memory, or if another object must serve.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
-    match STACK.fast.alloc(size) {
+    match STACK.fast.alloc_new(size) {
         Some(object) => object.as_ptr().cast(),
         None => new_slow(size),
     }
@@ -81,6 +81,25 @@ macro_rules! fast_delete {
     };
 }
 pub(crate) use fast_delete;
+
+/// Defines `operator delete` without a size: `free`, which `$slow` does if the fast path refuses.
+macro_rules! fast_delete_unsized {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// Same as `free`.
+        pub unsafe extern "C" fn $name(pointer: *mut core::ffi::c_void) {
+            // SAFETY: the caller's promise is passed on.
+            unsafe {
+                if !quarry::process::STACK.fast.delete(pointer.cast()) {
+                    $slow(pointer, 0);
+                }
+            }
+        }
+    };
+}
+pub(crate) use fast_delete_unsized;
 
 /// `free` for callers in this library.
 ///

@@ -86,6 +86,8 @@ const _: () = assert!(
 );
 const _: () = assert!(
     StackOffsets::is_quiet(FAST.small_end)
+        && StackOffsets::is_quiet(FAST.new_end)
+        && StackOffsets::is_quiet(FAST.delete_span)
         && StackOffsets::is_quiet(FAST.base)
         && StackOffsets::is_quiet(FAST.span)
         && StackOffsets::is_quiet(FAST.kinds)
@@ -107,17 +109,19 @@ macro_rules! registration {
 }
 pub(crate) use registration;
 
-/// Defines `malloc` under a name. Its steps: check that the size is below `small_end` (0 until the
-/// stack is ready, so that every size is refused); find the size's class, and the offset of the
-/// class's cell in a slot; then the sequence of `Arrays::pop`.
+/// Defines `malloc` under a name. Its steps: check that the size is below the limit in the word
+/// `$end` (0 until the stack is ready, so that every size is refused); find the size's class, and
+/// the offset of the class's cell in a slot; then the sequence of `Arrays::pop`. `$label` is a line
+/// of assembler at the function's start.
 macro_rules! fast_malloc {
-    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident, $end:ident $(, $label:expr)?) => {
         $(#[$attribute])*
         #[unsafe(naked)]
         pub extern "C" fn $name(size: usize) -> *mut core::ffi::c_void {
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                "cmp rdi, qword ptr [rip + {stack} + {small_end}]",
+                $($label,)?
+                "cmp rdi, qword ptr [rip + {stack} + {end}]",
                 "jae {slow}",
                 "lea eax, [rdi + 15]",
                 "shr eax, 4",
@@ -137,7 +141,7 @@ macro_rules! fast_malloc {
                 stack = sym quarry::process::STACK,
                 class_of = sym quarry_mm::heap::classes::CLASS_OF,
                 slow = sym $slow,
-                small_end = const $crate::fast_path::FAST.small_end,
+                end = const $crate::fast_path::FAST.$end,
                 rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
                 index = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.index,
                 slots = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.slots,
@@ -148,30 +152,44 @@ macro_rules! fast_malloc {
 
 pub(crate) use fast_malloc;
 
+/// A second name for the start of a function: a call of an exported name goes through a table.
+macro_rules! named_within {
+    ($name:literal) => {
+        concat!(".globl ", $name, "\n.hidden ", $name, "\n", $name, ":")
+    };
+}
+
+unsafe extern "C" {
+    /// `malloc` for callers in this library.
+    #[link_name = "quarry_malloc_within"]
+    pub(crate) safe fn malloc_within(size: usize) -> *mut c_void;
+    /// `free` for callers in this library.
+    #[link_name = "quarry_free_within"]
+    pub(crate) fn free_within(pointer: *mut c_void);
+}
+
 fast_malloc! {
     /// `malloc` of C11, 7.22.3.4.
     #[unsafe(no_mangle)]
-    malloc, malloc_slow
+    malloc, malloc_slow, small_end, named_within!("quarry_malloc_within")
 }
 
 fast_malloc! {
-    /// `malloc` for callers in this library: a call of an exported name goes through a table.
-    malloc_within, malloc_slow
+    /// The allocation for every form of `operator new`; null if there is no memory, or if another
+    /// object has to serve.
+    new_or_null, new_refused, new_end
 }
 
-fast_malloc! {
-    /// The allocation for every form of `operator new`; null if there is no memory.
-    new_or_null, new_refused
-}
-
-/// Defines `free` under a name. Its steps: compute the offset in the window (`span` is 0 until the
-/// stack is ready, so every pointer is refused, and null always is); load the kind of the frame
-/// times 16; check that an object starts there (`Geometry::is_object`); check a further argument if
-/// there is one; then the sequence of `Arrays::push`. Any other pointer jumps to `$refused`.
+/// Defines `free` under a name. Its steps: compute the offset in the window (the word `$span` is 0
+/// until the stack is ready, so every pointer is refused, and null always is); load the kind of the
+/// frame times 16; check that an object starts there (`Geometry::is_object`); check a further
+/// argument if there is one; then the sequence of `Arrays::push`. Any other pointer jumps to
+/// `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
-        $refused:ident, [$($look:literal,)*] $(, $symbol:ident = $value:path)*
+        $span:ident, $refused:ident, [$($look:expr,)*] $(, $symbol:ident = $value:path)*
+        $(; $label:expr)?
     ) => {
         $(#[$attribute])*
         ///
@@ -182,6 +200,7 @@ macro_rules! fast_free {
         pub unsafe extern "C" fn $name(pointer: *mut c_void $(, $size: usize)?) {
             core::arch::naked_asm!(
                 ".cfi_startproc",
+                $($label,)?
                 "mov rcx, rdi",
                 "sub rcx, qword ptr [rip + {stack} + {base}]",
                 "cmp rcx, qword ptr [rip + {stack} + {span}]",
@@ -216,7 +235,7 @@ macro_rules! fast_free {
                 refused = sym $refused,
                 $($symbol = sym $value,)*
                 base = const $crate::fast_path::FAST.base,
-                span = const $crate::fast_path::FAST.span,
+                span = const $crate::fast_path::FAST.$span,
                 kinds = const $crate::fast_path::FAST.kinds,
                 geometry = const $crate::fast_path::FAST.geometry,
                 mask = const $crate::fast_path::GEOMETRY.mask,
@@ -234,13 +253,7 @@ fast_free! {
     /// `free` of C11, 7.22.3.3. A null pointer is ignored; `errno` does not change.
     #[unsafe(no_mangle)]
     free;
-    free_slow, []
-}
-
-fast_free! {
-    /// `free` for callers in this library, including `operator delete` without a size.
-    free_within;
-    free_slow, []
+    span, free_slow, []; named_within!("quarry_free_within")
 }
 
 /// Defines `operator delete` with a size: `free`, and a check that a request of this size can get
@@ -250,7 +263,7 @@ macro_rules! fast_delete {
         $crate::fast_path::fast_free! {
             $(#[$attribute])*
             $name, size;
-            $slow, [
+            delete_span, $slow, [
                 "lea r9, [rip + {served}]",
                 "mov r10, rsi",
                 "sub r10, qword ptr [r9 + rax]",
@@ -261,3 +274,11 @@ macro_rules! fast_delete {
     };
 }
 pub(crate) use fast_delete;
+
+/// Defines `operator delete` without a size: `free`, which `$slow` does if the fast path refuses.
+macro_rules! fast_delete_unsized {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $crate::fast_path::fast_free! { $(#[$attribute])* $name; delete_span, $slow, [] }
+    };
+}
+pub(crate) use fast_delete_unsized;

@@ -75,8 +75,12 @@ fn once(source: &'static str, compile: impl FnOnce(&str) -> PathBuf) -> PathBuf 
 }
 
 fn compile(source: &str, form: &[&str]) -> PathBuf {
+    compiled_with(source, own_folder().join(source.replace('.', "-")), form)
+}
+
+/// Compiles `tests/c/SOURCE` to `output`, with these options too.
+pub(crate) fn compiled_with(source: &str, output: PathBuf, form: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let output = own_folder().join(source.replace('.', "-"));
     let (compiler, standard) =
         if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=gnu11") };
     // -fno-builtin, because the compiler may remove a pair of malloc and free.
@@ -89,5 +93,13 @@ fn compile(source: &str, form: &[&str]) -> PathBuf {
         .arg(folder.join(source))
         .arg("-ldl");
     run(&mut command, source);
+    output
+}
+
+/// Links objects to the program `output`, as one in C++.
+pub(crate) fn linked_with(objects: &[PathBuf], output: PathBuf, options: &[&str]) -> PathBuf {
+    let mut command = Command::new("c++");
+    command.args(options).arg("-o").arg(&output).args(objects).arg("-ldl");
+    run(&mut command, "objects");
     output
 }

@@ -8,7 +8,9 @@ mod skip;
 mod stats;
 mod syscalls;
 
-pub(crate) use compile::{example, fixed_program, linked_program, plugin, program};
+pub(crate) use compile::{
+    compiled_with, example, fixed_program, linked_program, linked_with, plugin, program,
+};
 pub(crate) use group::Group;
 pub(crate) use library::{full_library, is_full, libraries, library, slab_policy, testing_a_peer};
 pub(crate) use run::{Outcome, Run, Running, scratch};
