@@ -28,6 +28,7 @@ mod dlopen;
 )]
 mod fast_path;
 mod front;
+mod glibc_names;
 mod heap_api;
 mod info;
 mod libc_malloc;

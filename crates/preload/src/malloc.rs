@@ -230,6 +230,20 @@ pub unsafe extern "C" fn reallocarray(
     }
 }
 
+/// [`realloc`] without the fast paths, for callers in this library: a call of an exported name goes
+/// to what stands in front of this library. (The other such functions are not inlined: else the
+/// compiler makes one function, the exported one, of two with the same instructions.)
+///
+/// # Safety
+/// Same as [`realloc`].
+pub(crate) unsafe extern "C" fn realloc_within(pointer: *mut c_void, size: usize) -> *mut c_void {
+    match Object::new(pointer.cast()) {
+        // SAFETY: the caller's promise is passed on.
+        Some(object) => unsafe { realloc_slow(object, size) },
+        None => malloc_within(size),
+    }
+}
+
 fn aligned(align: usize, size: usize) -> *mut c_void {
     if size > LARGEST_REQUEST || align > LARGEST_REQUEST {
         return out_of_memory();

@@ -179,3 +179,21 @@ fn allocators_in_front() {
         in_front(Run::new(program), [&tbb]).without_stats().finish().success();
     }
 }
+
+/// glibc's second names are the library's, too.
+#[test]
+fn second_names_of_glibc() {
+    Run::new(program("cxx_second_names.c")).finish().success();
+    // With the C library as the allocator, and a tool after this one that defines `malloc` on top
+    // of the second names.
+    let wrapper = plugin("cxx_wrapper.c");
+    let mut list = library().expect("the library is under test").as_os_str().to_owned();
+    list.push(":");
+    list.push(&wrapper);
+    for disable in ["0", "1"] {
+        let run = Run::new(program("cxx_second_names.c")).env("QUARRY_DISABLE", disable);
+        run.env("LD_PRELOAD", &list).without_stats().finish().success();
+        let run = Run::new(program("cxx_second_names.c")).env("QUARRY_DISABLE", disable);
+        in_front(run, [&wrapper]).without_stats().finish().success();
+    }
+}
