@@ -40,9 +40,7 @@ impl<const N: usize> Line<N> {
 
     /// Appends bytes, as many as fit.
     pub fn push(&mut self, bytes: &[u8]) {
-        let take = bytes.len().min(N - self.len);
-        self.bytes[self.len..self.len + take].copy_from_slice(&bytes[..take]);
-        self.len += take;
+        self.len += put(self.bytes.get_mut(self.len..).unwrap_or_default(), bytes);
     }
 }
 
@@ -51,6 +49,25 @@ impl<const N: usize> Write for Line<N> {
         self.push(text.as_bytes());
         Ok(())
     }
+
+    fn write_char(&mut self, letter: char) -> fmt::Result {
+        self.len += put_letter(self.bytes.get_mut(self.len..).unwrap_or_default(), letter);
+        Ok(())
+    }
+}
+
+/// Copies as many bytes as there is room for; returns how many. This function and the next one are
+/// not inlined: lines of each length would have them once more.
+#[inline(never)]
+fn put(room: &mut [u8], bytes: &[u8]) -> usize {
+    let take = bytes.len().min(room.len());
+    room[..take].copy_from_slice(&bytes[..take]);
+    take
+}
+
+#[inline(never)]
+fn put_letter(room: &mut [u8], letter: char) -> usize {
+    put(room, letter.encode_utf8(&mut [0; 4]).as_bytes())
 }
 
 /// Writes text that a terminal only prints: names and settings in a message may be a stranger's.
