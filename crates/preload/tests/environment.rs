@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use crate::support::{Outcome, Run, is_full, libraries, library, program, scratch, slab_policy};
-use quarry_mm::heap::options::{CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, Options};
+use quarry_mm::heap::options::OPTIONS;
 use quarry_mm::slab::{SLAB_POLICIES, slab_names};
 
 /// The slab policy of `libquarry.so`.
@@ -38,17 +38,131 @@ fn silent_without_variables() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
+/// One line names the likest option, and the place where all are listed.
 #[test]
 fn unknown_name() {
-    let is_default = library().is_none_or(|library| slab_policy(library) == DEFAULT_SLAB);
-    let of_checks = if library().is_none_or(is_full) { CHECK_OPTIONS } else { Options::NONE };
-    let of_slab = if is_default { Options::NONE } else { MECHANISM_OPTIONS };
-    let all = [OPTIONS, of_checks, of_slab].into_iter().flat_map(Options::iter);
-    let accepted: Vec<_> = all.map(|option| option.name).collect();
-    let outcome = environment().env("QUARRY_FOO", "1").finish();
-    let last = accepted.last().expect("there are options");
-    assert!(outcome.stderr.ends_with(&format!(", {last}\n")), "it is cut off\n{outcome}");
-    one_line_with(outcome, &[&["QUARRY_FOO"], &accepted[..]].concat());
+    for (name, likest) in [
+        ("QUARRY_LIMT", "QUARRY_LIMIT"),
+        ("QUARRY_MAX_LIMIT", "QUARRY_LIMIT"),
+        ("QUARRY_purge_delay", "QUARRY_PURGE_DELAY"),
+        ("QUARRY_PURGEDELAYS", "QUARRY_PURGE_DELAY"),
+        ("QUARRY_STAT", "QUARRY_STATS"),
+    ] {
+        let outcome = environment().env(name, "1").finish();
+        let guess = format!("{name} is not an option; did you mean {likest}? ");
+        one_line_with(outcome, &[&guess, "libquarry(7)", "quarry run --help"]);
+    }
+    let long = format!("QUARRY_{}", "LIMIT".repeat(20));
+    for name in ["QUARRY_FOO", "QUARRY_", &long] {
+        let outcome = environment().env(name, "1").finish();
+        assert!(!outcome.stderr.contains("did you mean"), "{outcome}");
+        for option in OPTIONS.iter() {
+            assert!(!outcome.stderr.contains(&format!("{}, ", option.name)), "{outcome}");
+        }
+        one_line_with(outcome, &[name, "is not an option", "libquarry(7)"]);
+    }
+}
+
+/// The limit that a program has with this value of `QUARRY_LIMIT`, and the lines of its start.
+fn limit_of(value: impl AsRef<std::ffi::OsStr>) -> (String, String) {
+    let run = Run::new(program("environment_read.c")).without_stats();
+    let outcome = run.env("QUARRY_LIMIT", value).finish().success();
+    (outcome.stdout.trim_end().to_owned(), outcome.stderr)
+}
+
+/// Limits in the spellings of systemd and of Kubernetes are accepted without a line.
+#[test]
+fn a_limit_as_systemd_and_kubernetes_write_it() {
+    const MIB: usize = 1 << 20;
+    for (value, bytes) in [
+        ("1Gi", 1024 * MIB),
+        ("64Mi", 64 * MIB),
+        ("65536Ki", 64 * MIB),
+        ("0.5Ti", 512 * 1024 * MIB),
+        ("1.5Gi", 1536 * MIB),
+        ("64M", 64 * MIB),
+        ("1.5G", 1536 * MIB),
+        ("134217728", 128 * MIB),
+        ("1e9", 1_000_000_000 / 4096 * 4096),
+        ("134217728000m", 128 * MIB),
+    ] {
+        assert_eq!(limit_of(value), (bytes.to_string(), String::new()), "{value}");
+    }
+    for value in ["infinity", "max", "0"] {
+        assert_eq!(limit_of(value), ("none".to_owned(), String::new()), "{value}");
+    }
+    let (half, all) = (limit_of("50%"), limit_of("100%"));
+    assert_eq!((half.1.as_str(), all.1.as_str()), ("", ""));
+    let bytes = |text: &str| text.parse::<u64>().expect("a limit");
+    let off = bytes(&all.0).abs_diff(2 * bytes(&half.0));
+    assert!(off <= 4 * 4096, "50% is {}, 100% {}", half.0, all.0);
+}
+
+/// A limit that is not accepted is the smallest that it may mean, or all memory. One line tells it.
+#[test]
+fn a_limit_that_cannot_be_read_still_limits() {
+    let (all, _) = limit_of("100%");
+    let told = |value: &str, bytes: &str| {
+        let (limit, lines) = limit_of(value);
+        assert_eq!(limit, bytes, "{value}");
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+        let kib = bytes.parse::<u64>().expect("a number") / 1024;
+        let told = format!("QUARRY_LIMIT={value} is not accepted, and counts as {kib} KiB; use ");
+        assert!(lines.contains(&told), "{told}\n{lines}");
+    };
+    let frames = |bytes: usize| (bytes / 4096 * 4096).to_string();
+    told("1Gb", &frames(1_000_000_000));
+    told("200 MB", &frames(200_000_000));
+    told("1.5 gigabytes", &frames(1_500_000_000));
+    for value in ["", "lots", "-1", "1_000_000_000", "150%", "4095"] {
+        told(value, &all);
+    }
+    let (limit, lines) = limit_of(std::ffi::OsStr::from_bytes(b"\xff1G"));
+    assert_eq!((limit, lines.lines().count()), (all, 1), "{lines}");
+    let outcome = environment().env("QUARRY_LIMIT", "1GB").env("QUARRY_SANDBOX", "1").finish();
+    one_line_with(outcome, &["QUARRY_LIMIT=1GB is not accepted"]);
+}
+
+/// With `QUARRY_STRICT=1` each mistake ends a program before its first instruction, with a line for
+/// the mistake, a line for the end, and the status `EX_CONFIG`.
+#[test]
+fn strict() {
+    for (name, value) in [
+        ("QUARRY_FOO", "1"),
+        ("QUARRY_LIMIT", "1Gb"),
+        ("QUARRY_LIMIT", "lots"),
+        ("QUARRY_PURGE_DELAY", "500ms"),
+        ("QUARRY_BACKGROUND", "yes"),
+        ("QUARRY_SLAB", "slob"),
+        ("QUARRY_WATERMARK_SCALE", "10%"),
+        ("QUARRY_STATS", "%x"),
+        ("QUARRY_PROFILE", "%x"),
+        ("QUARRY_PROFILE_MEAN", "often"),
+        ("QUARRY_SIGNAL", "SIGKILL"),
+        ("QUARRY_STRICT", "yes"),
+    ] {
+        let made = scratch().join("made");
+        for run in [environment(), Run::new("touch").without_stats().arg(&made)] {
+            let outcome = run.env("QUARRY_STRICT", "1").env(name, value).finish();
+            assert_eq!(outcome.status.code(), Some(78), "{name}={value}: {outcome}");
+            assert_eq!(outcome.stdout, "", "{outcome}");
+            let lines: Vec<&str> = outcome.stderr.lines().collect();
+            let [mistake, end] = lines[..] else { panic!("{name}={value}: {outcome}") };
+            assert!(mistake.contains(name), "{outcome}");
+            assert!(end.ends_with("does not start, because of QUARRY_STRICT"), "{outcome}");
+        }
+        assert!(!made.exists(), "{name}={value}");
+    }
+    if let Some(library) = library().filter(|library| !is_full(library)) {
+        let run = environment().env("QUARRY_STRICT", "1").env("QUARRY_HARDEN", "1");
+        assert_eq!(run.env("LD_PRELOAD", library).finish().status.code(), Some(78));
+    }
+    let right = environment().env("QUARRY_STRICT", "1").env("QUARRY_LIMIT", "1Gi");
+    assert_eq!(right.finish().success().stderr, "");
+    for value in ["0", ""] {
+        let lax = environment().env("QUARRY_STRICT", value).env("QUARRY_FOO", "1");
+        assert_eq!(lax.finish().success().stdout, "quarry secure=0\n");
+    }
 }
 
 #[test]

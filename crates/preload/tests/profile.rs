@@ -1,6 +1,7 @@
 //! The heap profile: switched while all kinds of work run, and with nearly every object a sample.
 
 use std::fs;
+use std::path::Path;
 
 use crate::support::{Run, plugin, program, scratch};
 
@@ -71,13 +72,39 @@ fn a_child_has_a_profile_of_its_own_where_files_are() {
     }
 }
 
+/// The start tells it, in a program that closes standard error before its end; nothing is made.
 #[test]
-fn a_file_that_cannot_be_written_is_named() {
-    let run = Run::new(program("abi_basic.c"));
-    let outcome = run.env("QUARRY_PROFILE", "/nowhere/profile").finish();
-    let line = "no heap profile: QUARRY_PROFILE=/nowhere/profile";
-    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+fn a_file_that_cannot_be_written_is_told_at_the_start() {
+    let folder = scratch();
+    let missing = folder.join("no/such/profile");
+    let link = folder.join("link");
+    std::os::unix::fs::symlink(folder.join("nowhere"), &link).expect("scratch is writable");
+    for (file, reason) in [
+        (missing.as_path(), "cannot be opened (no such folder)"),
+        (&folder, "is not a regular file"),
+        (&link, "is not a regular file"),
+        (Path::new("/dev/null"), "is not a regular file"),
+    ] {
+        let run = Run::new("sh").without_stats().args(["-c", "exec 2>&-"]);
+        let outcome = run.env("QUARRY_PROFILE", file).finish().success();
+        let name = file.display();
+        let line = format!("quarry: no heap profile: QUARRY_PROFILE={name} {reason}; use 0 or a ");
+        assert!(outcome.stderr.starts_with(&line), "{line}\n{outcome}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
+    }
+    assert!(!folder.join("no").exists() && !folder.join("nowhere").exists());
     let run = Run::new(program("abi_basic.c"));
     let outcome = run.env("QUARRY_PROFILE_MEAN", "none").finish();
     assert!(outcome.stderr.contains("QUARRY_PROFILE_MEAN=none is not accepted"));
+}
+
+/// The program may make the folder itself. The look at the start makes no file.
+#[test]
+fn a_profile_in_a_folder_that_the_program_makes() {
+    let folder = scratch().join("made");
+    let file = folder.join("profile");
+    let run = Run::new("mkdir").without_stats().arg(&folder);
+    let outcome = run.env("QUARRY_PROFILE", &file).finish().success();
+    assert_eq!(outcome.stderr.matches("no such folder").count(), 1, "{outcome}");
+    assert!(fs::read(file).expect("its profile").starts_with(MAGIC));
 }

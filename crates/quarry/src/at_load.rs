@@ -14,6 +14,10 @@ use quarry_sys::errno::KeepErrno;
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     let settings = settings();
+    if settings.strict {
+        // Reads the options of the instance, too, and ends the process if one is wrong.
+        ensure_ready();
+    }
     statistics::register();
     record::begin();
     if let Some(number) = settings.signal {

@@ -4,10 +4,9 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
-use quarry_sys::errno::OsResult;
 use quarry_sys::file_descriptor::{FileDescriptor, status};
 use quarry_sys::report::Line;
-use quarry_sys::system_call::process_id;
+use quarry_sys::system_call::{checked, filled, process_id};
 
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
 pub(crate) const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
@@ -117,20 +116,96 @@ impl FileName {
     }
 }
 
-/// Opens a file for writing, or makes it; `None` if it is not regular.
+/// Opens a file for writing, or makes it.
 ///
 /// # Errors
-/// The error of the system.
+/// The file is not regular, or the system refuses.
+#[inline(never)]
 pub(crate) fn open_regular(
     name: &CStr,
     flags: c_int,
     mode: c_int,
-) -> OsResult<Option<FileDescriptor>> {
+) -> Result<FileDescriptor, Refusal> {
     let access = libc::O_WRONLY | libc::O_CREAT;
     // Without these flags, the call would block at a pipe without a reader, and follow a link.
     let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-    let file = FileDescriptor::open(name, access | wary | flags, mode)?;
+    let file =
+        FileDescriptor::open(name, access | wary | flags, mode).map_err(|it| match it.0 {
+            libc::ELOOP | libc::ENXIO | libc::EISDIR => Refusal::NotRegular,
+            error => Refusal::CannotOpen(error),
+        })?;
     let status = status(file.number());
     let is_regular = status.is_ok_and(|status| status.st_mode & libc::S_IFMT == libc::S_IFREG);
-    Ok(is_regular.then_some(file))
+    if is_regular { Ok(file) } else { Err(Refusal::NotRegular) }
+}
+
+/// Checks that a file can be written, as far as that shows without making or opening it.
+pub(crate) fn look_at(name: &CStr) -> Result<(), Refusal> {
+    let (call, at, path) = (libc::SYS_newfstatat, libc::AT_FDCWD, name.as_ptr());
+    // SAFETY: the name is NUL-terminated; where the kernel succeeds, it has filled the structure.
+    let status = unsafe {
+        filled(|status| libc::syscall(call, at, path, status, libc::AT_SYMLINK_NOFOLLOW))
+    };
+    match status.map(|status: libc::stat| status.st_mode & libc::S_IFMT) {
+        Ok(libc::S_IFREG) => is_allowed(name, libc::W_OK),
+        Ok(_) => Err(Refusal::NotRegular),
+        Err(_) => is_allowed(folder_of(name, &mut [0; FILE_NAME_BYTES]), libc::W_OK | libc::X_OK),
+    }
+}
+
+#[inline(never)]
+fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
+    let (call, at, path) = (libc::SYS_faccessat, libc::AT_FDCWD, name.as_ptr());
+    // SAFETY: the name is NUL-terminated.
+    let answer = checked(unsafe { libc::syscall(call, at, path, access) });
+    answer.map(drop).map_err(|error| Refusal::CannotOpen(error.0))
+}
+
+fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
+    let bytes = name.to_bytes();
+    let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
+        None => b".",
+        Some(0) => b"/",
+        Some(slash) => &bytes[..slash],
+    };
+    buffer[..folder.len()].copy_from_slice(folder);
+    buffer[folder.len()] = 0;
+    CStr::from_bytes_until_nul(buffer).unwrap_or(c".")
+}
+
+/// The reason why nothing is written to a file; prints as the end of a sentence.
+pub(crate) enum Refusal {
+    NotRegular,
+    CannotOpen(c_int),
+    CannotWrite(c_int),
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotRegular => out.write_str("is not a regular file"),
+            Self::CannotOpen(error) => write!(out, "cannot be opened ({})", Reason(*error)),
+            Self::CannotWrite(error) => write!(out, "cannot be written ({})", Reason(*error)),
+        }
+    }
+}
+
+/// An `errno` in words; `strerror` may allocate.
+struct Reason(c_int);
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self.0 {
+            libc::ENOENT => "no such folder",
+            libc::ENOTDIR => "in something that is not a folder",
+            libc::EACCES | libc::EPERM => "permission denied",
+            libc::EROFS => "read-only file system",
+            libc::ENOSPC => "no space left",
+            libc::EDQUOT => "quota exceeded",
+            libc::EFBIG => "file size limit",
+            libc::ENAMETOOLONG => "name too long",
+            libc::EMFILE | libc::ENFILE => "too many open files",
+            error => return write!(out, "errno {error}"),
+        })
+    }
 }

@@ -5,7 +5,7 @@ mod bell;
 mod output;
 mod switch;
 
-pub(crate) use at_exit::{prepare, start_if_asked};
+pub(crate) use at_exit::{prepare, set_mean, start_if_asked};
 pub(crate) use bell::look;
 #[cfg(feature = "std")]
 pub use output::write_to;

@@ -3,16 +3,19 @@
 //!
 //! The settings of the process are read once: when the object is loaded, or at an earlier
 //! allocation. The settings of the stack are read when the stack is built. For each name or value
-//! that is not accepted, this reading prints a line; such a setting changes nothing.
+//! that is not accepted, this reading prints a line; such a setting changes nothing, but a limit is
+//! never dropped: it becomes the smallest that its text may mean. With `QUARRY_STRICT=1` the
+//! reading ends the process instead.
 
 use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
 use crate::{heap_profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
+use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::{
     CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks,
-    signal_number,
+    least_limit, likest, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::slab_policy;
@@ -26,6 +29,10 @@ use quarry_sys::send_descriptor::LONGEST_NAME;
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE`: the C library serves.
     pub(crate) disable: bool,
+    /// `QUARRY_STRICT`: a setting that is not accepted ends the process.
+    pub(crate) strict: bool,
+    /// A file name among the settings is not accepted.
+    refused: bool,
     /// `QUARRY_DEEPBIND`: `dlopen` leaves RTLD_DEEPBIND set.
     pub(crate) deepbind: bool,
     /// `QUARRY_BACKGROUND`: a background thread may start.
@@ -65,6 +72,8 @@ unsafe impl Sync for Place {}
 
 static SETTINGS: Place = Place(UnsafeCell::new(Settings {
     disable: false,
+    strict: false,
+    refused: false,
     deepbind: false,
     background: true,
     cgroup: true,
@@ -74,6 +83,16 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
     run_pid: 0,
     watcher: Line::new(),
 }));
+
+/// The options that are accepted here.
+const TABLES: &[Options] = &[
+    OPTIONS,
+    if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE },
+    if HAS_MECHANISMS { MECHANISM_OPTIONS } else { Options::NONE },
+];
+
+/// `EX_CONFIG` of `sysexits.h`, which systemd shows as `78/CONFIG`.
+const MISCONFIGURED: c_int = 78;
 
 const UNREAD: u32 = 0;
 const READING: u32 = 1;
@@ -209,9 +228,12 @@ impl Settings {
                 return;
             }
             "SIGNAL" => return self.signal = signal_number(value).or(self.signal),
-            "STATS" => return statistics::prepare(value),
+            // A text that is neither may mean 1.
+            "STRICT" => return self.strict = !matches!(value, "" | "0"),
+            "STATS" => return self.refused |= statistics::prepare(value).is_err(),
             "STATS_FORMAT" => return statistics::set_format(value),
-            "PROFILE" | "PROFILE_MEAN" => return heap_profile::prepare(name, value),
+            "PROFILE" => return self.refused |= heap_profile::prepare(value).is_err(),
+            "PROFILE_MEAN" => return heap_profile::set_mean(value),
             _ => return,
         };
         match value {
@@ -225,15 +247,24 @@ impl Settings {
 /// The options of the stack. Programs with raised privileges (AT_SECURE) get the defaults.
 pub(crate) fn stack_options() -> StackOptions {
     let mut options = StackOptions::default();
-    each_entry(|entry| match ours(entry) {
-        Some((name, value)) if let Some(name) = name.strip_prefix('_') => {
-            apply(&mut options, name, value);
-        }
-        None if entry.starts_with(b"QUARRY_") => {
-            warn(format_args!("a QUARRY_ variable is not UTF-8 and was ignored"));
-        }
-        _ => {}
+    let mut refused = settings().refused;
+    each_entry(|entry| {
+        let (name, value) = match ours(entry) {
+            Some((name, value)) if let Some(name) = name.strip_prefix('_') => (name, value),
+            None if entry.starts_with(b"QUARRY_LIMIT=") => ("LIMIT", "\u{fffd}"),
+            None if entry.starts_with(b"QUARRY_") => {
+                warn(format_args!("a QUARRY_ variable is not UTF-8 and was ignored"));
+                return refused = true;
+            }
+            _ => return,
+        };
+        refused |= !apply(&mut options, name, value);
     });
+    if refused && settings().strict {
+        warn(format_args!("the program does not start, because of QUARRY_STRICT"));
+        // SAFETY: the program has not started, so nothing of it waits for an exit handler.
+        unsafe { libc::_exit(MISCONFIGURED) };
+    }
     // Without a purge delay, lists keep no extents.
     options.pages.lists_extents &= settings().purge_delay_ms != 0;
     if is_confined() {
@@ -242,7 +273,8 @@ pub(crate) fn stack_options() -> StackOptions {
     options
 }
 
-fn apply(options: &mut StackOptions, name: &str, value: &str) {
+/// Applies a setting; returns false, and prints a line, if it has not wholly the effect asked for.
+fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     let mut set = options.set(name, value);
     if HAS_CHECKS && set == Err(OptionError::UnknownName) {
         set = options.set_check(name, value);
@@ -251,42 +283,56 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) {
         set = options.set_mechanism(name, value);
     }
     match set {
-        Ok(()) if name == "SLAB" && slab_policy(value).is_none_or(|it| it.name != SLAB) => {
+        Ok(()) if name != "SLAB" || slab_policy(value).is_some_and(|it| it.name == SLAB) => {
+            return true;
+        }
+        Err(OptionError::UnknownName)
+            if CHECK_OPTIONS.named(name).is_some() && !asks_for_checks(name, value) =>
+        {
+            return true;
+        }
+        Err(OptionError::BadValue { .. }) if name == "LIMIT" => {
+            options.pages.limit_frames = least_limit(value);
+        }
+        _ => {}
+    }
+    tell(name, value, set, options.pages.limit_frames);
+    false
+}
+
+/// Prints why a setting is not, or not wholly, what its text asks.
+#[cold]
+#[inline(never)]
+fn tell(name: &str, value: &str, set: Result<(), OptionError>, limit_frames: u32) {
+    match set {
+        Ok(()) => warn(format_args!(
+            "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` takes \
+             the library that has {value}"
+        )),
+        Err(OptionError::UnknownName) if !HAS_CHECKS && CHECK_OPTIONS.named(name).is_some() => {
             warn(format_args!(
-                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
-                 takes the library that has {value}"
+                "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has them, \
+                 and `quarry run` takes it where they are asked for"
             ));
         }
-        Ok(()) => {}
-        Err(OptionError::UnknownName) if !HAS_CHECKS && CHECK_OPTIONS.named(name).is_some() => {
-            if asks_for_checks(name, value) {
-                warn(format_args!(
-                    "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has \
-                     them, and `quarry run` takes it where they are asked for"
-                ));
-            }
-        }
         Err(OptionError::UnknownName) => {
-            warn(format_args!("QUARRY_{name} is not an option; accepted are QUARRY_.. {}", Names));
+            let (guess, likest, end) = match likest(name, TABLES) {
+                Some(likest) => ("did you mean QUARRY_", likest, "? "),
+                None => ("", "", ""),
+            };
+            warn(format_args!(
+                "QUARRY_{name} is not an option; {guess}{likest}{end}libquarry(7) and `quarry run \
+                 --help` list all"
+            ));
+        }
+        Err(OptionError::BadValue { accepted }) if name == "LIMIT" => {
+            let kib = u64::from(limit_frames) * (FRAME_BYTES as u64 / 1024);
+            warn(format_args!(
+                "QUARRY_LIMIT={value} is not accepted, and counts as {kib} KiB; use {accepted}"
+            ));
         }
         Err(OptionError::BadValue { accepted }) => {
             warn(format_args!("QUARRY_{name}={value} is not accepted; use {accepted}"));
         }
-    }
-}
-
-/// All names, for a message: printed without their common prefix, so that they fit into a line.
-struct Names;
-
-impl core::fmt::Display for Names {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let of_checks = if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE };
-        let of_slab = if HAS_MECHANISMS { MECHANISM_OPTIONS } else { Options::NONE };
-        let all = [OPTIONS, of_checks, of_slab].into_iter().flat_map(Options::iter);
-        for (index, option) in all.enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(out, "{separator}{}", option.name)?;
-        }
-        Ok(())
     }
 }

@@ -5,17 +5,15 @@
 //! requested place, and never wait for a reader. If the process can see at its start that
 //! statistics cannot be written, it reports this at once: a user should not learn it hours later.
 
-use crate::error::OsError;
-use crate::file_name::{FILE_NAME_BYTES, FileName, open_regular};
+use crate::file_name::{BadName, FileName, Refusal, look_at, open_regular};
 use crate::written::{Format, write_stats};
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno;
-use quarry_sys::file_descriptor::{FileDescriptor, duplicate, status};
+use quarry_sys::file_descriptor::{duplicate, status};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
-use quarry_sys::system_call::{checked, filled};
 
 const NOWHERE: u32 = 0;
 const STANDARD_ERROR: u32 = 1;
@@ -67,7 +65,10 @@ fn format(file: &[u8]) -> Format {
 }
 
 /// Sets the target to the value of `QUARRY_STATS`, in the one thread that reads the settings.
-pub(crate) fn prepare(value: &str) {
+///
+/// # Errors
+/// The text is not a file name. This prints a line.
+pub(crate) fn prepare(value: &str) -> Result<(), BadName> {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
@@ -75,7 +76,8 @@ pub(crate) fn prepare(value: &str) {
         _ => match unsafe { NAME.set(value) } {
             Ok(()) => FILE,
             Err(bad) => {
-                return warn(format_args!("no statistics: QUARRY_STATS={value}: {bad}"));
+                warn(format_args!("no statistics: QUARRY_STATS={value}: {bad}"));
+                return Err(bad);
             }
         },
     };
@@ -101,6 +103,7 @@ pub(crate) fn prepare(value: &str) {
         }
     }
     TARGET.store(target, Ordering::Release);
+    Ok(())
 }
 
 extern "C" fn print_at_exit() {
@@ -120,7 +123,7 @@ pub(crate) fn print() {
     // SAFETY: TARGET is FILE, so the name was set before.
     let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
     let format = format(name.as_c_str().to_bytes());
-    let written = append_to(name.as_c_str()).and_then(|file| {
+    let written = open_regular(name.as_c_str(), libc::O_APPEND, 0o644).and_then(|file| {
         write_stats(file.number(), format).map_err(|_| Refusal::CannotWrite(errno::last()))
     });
     // The program may have made the folder since the start. If not, the start reported the failure.
@@ -139,39 +142,6 @@ fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
     );
 }
 
-/// Checks that a file can be written, as far as that shows without making or opening it.
-fn look_at(name: &CStr) -> Result<(), Refusal> {
-    let (call, at, path) = (libc::SYS_newfstatat, libc::AT_FDCWD, name.as_ptr());
-    // SAFETY: the name is NUL-terminated; where the kernel succeeds, it has filled the structure.
-    let status = unsafe {
-        filled(|status| libc::syscall(call, at, path, status, libc::AT_SYMLINK_NOFOLLOW))
-    };
-    match status.map(|status: libc::stat| status.st_mode & libc::S_IFMT) {
-        Ok(libc::S_IFREG) => is_allowed(name, libc::W_OK),
-        Ok(_) => Err(Refusal::NotRegular),
-        Err(_) => is_allowed(folder_of(name, &mut [0; FILE_NAME_BYTES]), libc::W_OK | libc::X_OK),
-    }
-}
-
-fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
-    let (call, at, path) = (libc::SYS_faccessat, libc::AT_FDCWD, name.as_ptr());
-    // SAFETY: the name is NUL-terminated.
-    let answer = checked(unsafe { libc::syscall(call, at, path, access) });
-    answer.map(drop).map_err(|error| Refusal::CannotOpen(error.0))
-}
-
-fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
-    let bytes = name.to_bytes();
-    let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
-        None => b".",
-        Some(0) => b"/",
-        Some(slash) => &bytes[..slash],
-    };
-    buffer[..folder.len()].copy_from_slice(folder);
-    buffer[folder.len()] = 0;
-    CStr::from_bytes_until_nul(buffer).unwrap_or(c".")
-}
-
 /// A descriptor that refers to the same standard error as at the start of the process.
 fn standard_error() -> Option<c_int> {
     let is_the_same = |descriptor: &c_int| {
@@ -181,51 +151,6 @@ fn standard_error() -> Option<c_int> {
         })
     };
     [COPY.load(Ordering::Relaxed) as c_int, libc::STDERR_FILENO].into_iter().find(is_the_same)
-}
-
-fn append_to(name: &CStr) -> Result<FileDescriptor, Refusal> {
-    match open_regular(name, libc::O_APPEND, 0o644) {
-        Ok(file) => file.ok_or(Refusal::NotRegular),
-        Err(OsError(libc::ELOOP | libc::ENXIO | libc::EISDIR)) => Err(Refusal::NotRegular),
-        Err(OsError(error)) => Err(Refusal::CannotOpen(error)),
-    }
-}
-
-/// The reason why a file gets no statistics; prints as the end of a sentence.
-enum Refusal {
-    NotRegular,
-    CannotOpen(c_int),
-    CannotWrite(c_int),
-}
-
-impl core::fmt::Display for Refusal {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NotRegular => out.write_str("is not a regular file"),
-            Self::CannotOpen(error) => write!(out, "cannot be opened ({})", Reason(*error)),
-            Self::CannotWrite(error) => write!(out, "cannot be written ({})", Reason(*error)),
-        }
-    }
-}
-
-/// An `errno` in words; `strerror` may allocate.
-struct Reason(c_int);
-
-impl core::fmt::Display for Reason {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        out.write_str(match self.0 {
-            libc::ENOENT => "no such folder",
-            libc::ENOTDIR => "in something that is not a folder",
-            libc::EACCES | libc::EPERM => "permission denied",
-            libc::EROFS => "read-only file system",
-            libc::ENOSPC => "no space left",
-            libc::EDQUOT => "quota exceeded",
-            libc::EFBIG => "file size limit",
-            libc::ENAMETOOLONG => "name too long",
-            libc::EMFILE | libc::ENFILE => "too many open files",
-            error => return write!(out, "errno {error}"),
-        })
-    }
 }
 
 /// Prints the statistics to a file descriptor. Text that cannot be written is dropped.

@@ -9,14 +9,24 @@ use crate::known::Known;
 use crate::own_stack;
 use crate::system_call::filled;
 
-/// Returns the machine's bytes of memory and swap, or `None` if `sysinfo` fails. One system call.
+/// Returns the machine's bytes of memory, or `None` if `sysinfo` fails. One system call.
+#[must_use]
+pub fn memory() -> Option<usize> {
+    let info = info()?;
+    (info.totalram as usize).checked_mul(info.mem_unit as usize)
+}
+
+/// Returns the machine's bytes of memory and swap; otherwise same as [`memory`].
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
-    // SAFETY: where the kernel succeeds, it has filled the structure.
-    let info = unsafe { filled(|info| libc::syscall(libc::SYS_sysinfo, info)) };
-    let info: libc::sysinfo = info.ok()?;
+    let info = info()?;
     let units = (info.totalram as usize).checked_add(info.totalswap as usize)?;
     units.checked_mul(info.mem_unit as usize)
+}
+
+fn info() -> Option<libc::sysinfo> {
+    // SAFETY: where the kernel succeeds, it has filled the structure.
+    unsafe { filled(|info| libc::syscall(libc::SYS_sysinfo, info)) }.ok()
 }
 
 /// Returns whether the kernel compares mappings with [`memory_and_swap`] (`vm.overcommit_memory` is

@@ -7,9 +7,10 @@
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 //!
 //! Order of the files, each using only those before it: `classes`, `check_flags`, `check_options`,
-//! `options`; `mapping_cache`, `filled`, `moving`, `mapping`. Each option is an entry of a table in
-//! `options.rs`; `crates/quarry/src/settings.rs` reads the options of the process.
+//! `bytes`, `options`; `mapping_cache`, `filled`, `moving`, `mapping`. Each option is an entry of a
+//! table in `options.rs`; `crates/quarry/src/settings.rs` reads the options of the process.
 
+mod bytes;
 mod check_flags;
 mod check_options;
 pub mod classes;

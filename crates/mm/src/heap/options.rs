@@ -3,6 +3,8 @@
 //! [`OPTIONS`] also has options of the process's own stack and of the command `quarry`, so that the
 //! command can check them without linking that stack, whose constructors would run in the command.
 
+use super::bytes::parse_limit;
+pub use super::bytes::{least_limit, parse_bytes};
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
@@ -91,6 +93,15 @@ pub struct OptionHelp {
     pub meaning: &'static str,
 }
 
+impl OptionHelp {
+    #[inline(never)]
+    fn of_line(line: &'static str) -> Self {
+        let (name, rest) = line.split_once('\t').unwrap_or_default();
+        let (accepted, meaning) = rest.split_once('\t').unwrap_or_default();
+        Self { name, accepted, meaning }
+    }
+}
+
 /// A table of options as one text: a line for each option, with tabs between its three parts. (With
 /// an array of texts, each start would relocate three addresses per option, on one page more.)
 #[derive(Clone, Copy)]
@@ -102,11 +113,7 @@ impl Options {
 
     /// The options in order.
     pub fn iter(self) -> impl Iterator<Item = OptionHelp> {
-        self.0.lines().map(|line| {
-            let mut parts = line.split('\t');
-            let mut part = || parts.next().unwrap_or_default();
-            OptionHelp { name: part(), accepted: part(), meaning: part() }
-        })
+        self.0.lines().map(OptionHelp::of_line)
     }
 
     /// The option of this name.
@@ -138,7 +145,7 @@ options! {
     meaning: "show statistics to other processes of the same user (once there are some)";
     name: "PROFILE", accepted: "0 or a file name, in which %p is the process",
     meaning: "profile the heap, and write at exit what `quarry profile` shows (0)";
-    name: "PROFILE_MEAN", accepted: "bytes, with K, M or G",
+    name: "PROFILE_MEAN", accepted: "bytes, such as 512K",
     meaning: "mean bytes from one sample of that profile to the next (512K)";
     name: "SIGNAL", accepted: "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH",
     meaning: "the signal that has statistics published and printed at once (none)";
@@ -146,11 +153,14 @@ options! {
     meaning: "hand every request to the C library";
     name: "DEEPBIND", accepted: "0 or 1",
     meaning: "let objects opened with RTLD_DEEPBIND bind the C library's malloc (0)";
+    name: "STRICT", accepted: "0 or 1",
+    meaning: "end the program at its start if an option is not accepted (0)";
     name: "SANDBOX", accepted: "0 or 1",
     meaning: "make no system call that the C library's malloc does not make (0)";
-    name: "LIMIT", accepted: "bytes, 4K or more, with K, M, G or T; 0 for none",
+    name: "LIMIT",
+    accepted: "bytes, 4K or more, such as 1.5G, 512Mi or 1e9, or 50% of memory; 0 for none",
     meaning: "most memory that the heap may hold";
-    name: "MIN_FREE", accepted: "bytes, with K, M, G or T",
+    name: "MIN_FREE", accepted: "bytes, such as 64M or 64Mi",
     meaning: "what the budget keeps for those that reclaim (by the square root of the limit)";
     name: "WATERMARK_SCALE", accepted: "1 to 3000",
     meaning: "gaps between the marks of the budget, in 10,000ths of the limit (10)";
@@ -164,7 +174,7 @@ options! {
     meaning: "ask for huge pages where slabs will fill them (1)";
     name: "CGROUP", accepted: "0 or 1",
     meaning: "whether the memory limit of the control group is the heap's as well (1)";
-    name: "RESERVE", accepted: "bytes from 64M on, with K, M, G or T",
+    name: "RESERVE", accepted: "bytes from 64M on, such as 1T",
     meaning: "addresses that the heap may use";
     name: "SLAB",
     accepted: "sheaf, sheaf-6.18, slub-2.6.29, slub-3.0, slub-3.1, slub-4.9, slab, slqb, slam or \
@@ -208,18 +218,36 @@ pub fn all_options() -> impl Iterator<Item = OptionHelp> {
     [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS].into_iter().flat_map(Options::iter)
 }
 
-/// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
+/// The name in `tables` that is likest to `name`, unless more than half of the letters differ.
 #[must_use]
-pub fn parse_bytes(text: &str) -> Option<usize> {
-    let shift = match text.as_bytes().last()?.to_ascii_uppercase() {
-        b'K' => 10,
-        b'M' => 20,
-        b'G' => 30,
-        b'T' => 40,
-        _ => 0,
-    };
-    let digits = if shift == 0 { text } else { text.get(..text.len() - 1)? };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+pub fn likest(name: &str, tables: &[Options]) -> Option<&'static str> {
+    let (mut least, mut likest) = (name.len() / 2 + 1, None);
+    for table in tables {
+        for option in table.iter() {
+            let distance = distance(name.as_bytes(), option.name);
+            if distance < least {
+                (least, likest) = (distance, Some(option.name));
+            }
+        }
+    }
+    likest
+}
+
+/// The least number of letters to insert, remove or replace that turn `name` into `other`; letters
+/// of both cases are the same. A long name is like no other. O(both lengths).
+fn distance(name: &[u8], other: &str) -> usize {
+    let mut row: [usize; 33] = core::array::from_fn(|column| column);
+    let Some(row) = row.get_mut(..=name.len()) else { return usize::MAX };
+    for letter in other.bytes() {
+        let mut diagonal = row[0];
+        row[0] += 1;
+        for column in 1..row.len() {
+            let replaced = diagonal + usize::from(name[column - 1].to_ascii_uppercase() != letter);
+            diagonal = row[column];
+            row[column] = replaced.min(diagonal + 1).min(row[column - 1] + 1);
+        }
+    }
+    row[row.len() - 1]
 }
 
 /// Signals that a program may leave to Quarry.
@@ -245,13 +273,7 @@ impl<P> StackOptions<P> {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let bad = refusal(OPTIONS, name)?;
         match name {
-            "LIMIT" => {
-                self.pages.limit_frames = match parse_bytes(value).ok_or(bad)? {
-                    0 => u32::MAX,
-                    1..FRAME_BYTES => return Err(bad),
-                    bytes => u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX),
-                };
-            }
+            "LIMIT" => self.pages.limit_frames = parse_limit(value).ok_or(bad)?,
             "MIN_FREE" => {
                 let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
                 self.marks.min = Some(u32::try_from(frames).map_err(|_| bad)?);
@@ -266,7 +288,7 @@ impl<P> StackOptions<P> {
             }
             "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
             "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,
-            "DISABLE" | "DEEPBIND" | "SANDBOX" | "BACKGROUND" | "CGROUP"
+            "DISABLE" | "DEEPBIND" | "SANDBOX" | "BACKGROUND" | "CGROUP" | "STRICT"
                 if parse_switch(value).is_none() =>
             {
                 return Err(bad);

@@ -4,31 +4,51 @@
 use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
 use super::switch::{begin, is_of_this_process, stop};
-use crate::error::{Error, OsError};
-use crate::file_name::{FileName, open_regular};
-use core::ffi::CStr;
-use quarry_sys::file_descriptor::FileDescriptor;
+use crate::error::Error;
+use crate::file_name::{BadName, FileName, Refusal, look_at, open_regular};
+use core::fmt::Display;
+use quarry_mm::heap::options::parse_bytes;
+use quarry_sys::confined::is_confined;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
 
 static NAME: FileName = FileName::new();
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static MEAN: AtomicUsize = AtomicUsize::new(DEFAULT_MEAN_BYTES);
+/// The process has reported at its start that the file cannot be written.
+static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-pub(crate) fn prepare(name: &str, value: &str) {
-    if name == "PROFILE_MEAN" {
-        let mean = quarry_mm::heap::options::parse_bytes(value).filter(|mean| *mean > 0);
-        return MEAN.store(mean.unwrap_or(DEFAULT_MEAN_BYTES), Ordering::Relaxed);
-    }
+/// Sets the mean to the value of `QUARRY_PROFILE_MEAN`.
+pub(crate) fn set_mean(value: &str) {
+    let mean = parse_bytes(value).filter(|mean| *mean > 0);
+    MEAN.store(mean.unwrap_or(DEFAULT_MEAN_BYTES), Ordering::Relaxed);
+}
+
+/// Sets the file to the value of `QUARRY_PROFILE`, in the one thread that reads the settings.
+///
+/// # Errors
+/// The text is not a file name. This prints a line.
+pub(crate) fn prepare(value: &str) -> Result<(), BadName> {
     if matches!(value, "" | "0") {
-        return;
+        return Ok(());
     }
     // SAFETY: one thread reads the settings, and no thread reads the name before IS_NAMED is set.
-    match unsafe { NAME.set(value) } {
-        Ok(()) => IS_NAMED.store(true, Ordering::Release),
-        Err(bad) => warn(format_args!("no heap profile: QUARRY_PROFILE={value}: {bad}")),
+    if let Err(bad) = unsafe { NAME.set(value) } {
+        warn(format_args!("no heap profile: QUARRY_PROFILE={value}: {bad}"));
+        return Err(bad);
     }
+    IS_NAMED.store(true, Ordering::Release);
+    // Skipped if the process is confined: the C library's malloc would not access a file.
+    if !is_confined() {
+        // SAFETY: the name was set above.
+        let name = unsafe { NAME.expanded() };
+        if let Err(reason) = look_at(name.as_c_str()) {
+            complain(&reason);
+            HAS_COMPLAINED.store(true, Ordering::Relaxed);
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn start_if_asked() {
@@ -36,7 +56,8 @@ pub(crate) fn start_if_asked() {
         return;
     }
     if let Err(error) = begin(MEAN.load(Ordering::Relaxed), false) {
-        return complain(&error);
+        let name = name().unwrap_or("");
+        return warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {error}"));
     }
     if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.
@@ -56,25 +77,28 @@ fn name() -> Option<&'static str> {
     IS_NAMED.load(Ordering::Acquire).then(|| unsafe { NAME.given() })
 }
 
-fn complain(error: &Error) {
-    let (name, errno) = (name().unwrap_or(""), error.errno());
-    warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {error} (errno {errno})"));
+fn complain(reason: &dyn Display) {
+    let name = name().unwrap_or("");
+    warn(format_args!("no heap profile: QUARRY_PROFILE={name} {reason}; use 0 or a regular file"));
 }
 
 extern "C" fn write_at_exit() {
     stop();
-    // SAFETY: this is registered only once the name was set.
-    let name = unsafe { NAME.expanded() };
+    // The program may have made the folder since the start. If not, the start reported the failure.
     if is_of_this_process()
-        && let Err(error) =
-            open(name.as_c_str()).and_then(|file| write_to_descriptor(file.number()))
+        && let Err(reason) = write()
+        && !HAS_COMPLAINED.load(Ordering::Relaxed)
     {
-        complain(&error);
+        complain(&reason);
     }
 }
 
-fn open(path: &CStr) -> Result<FileDescriptor, Error> {
-    let file = open_regular(path, 0, 0o600)?.ok_or(OsError(libc::EINVAL))?;
-    file.set_size(0)?;
-    Ok(file)
+fn write() -> Result<(), Refusal> {
+    // SAFETY: the function that calls this is registered only once the name was set.
+    let name = unsafe { NAME.expanded() };
+    let file = open_regular(name.as_c_str(), 0, 0o600)?;
+    let written = file.set_size(0).map_err(Error::from);
+    written
+        .and_then(|()| write_to_descriptor(file.number()))
+        .map_err(|error| Refusal::CannotWrite(error.errno()))
 }
