@@ -2,13 +2,13 @@
 
 use crate::live::Running;
 use anyhow::{Context, Result};
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::errno::Errno;
 use quarry_harness::Usage;
+use quarry_live::http::Server;
 use quarry_live::metrics::{self, Format};
-use quarry_live::{Problem, Process, Snapshot, http};
+use quarry_live::{Problem, Process};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::AsFd;
 
 /// Milliseconds between two checks that the process still runs.
 const BETWEEN_LOOKS_MS: u16 = 500;
@@ -46,25 +46,19 @@ pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let bound = listener.local_addr()?;
     let who = process.as_ref().map_or("processes on Quarry".to_owned(), |it| it.who().to_string());
     let _ = writeln!(io::stderr(), "quarry: metrics of {who} at http://{bound}/metrics");
+    let mut server = Server::new(listener)?;
+    let text = |format| match read() {
+        Err(Problem::NoneChosen { .. }) => Ok(metrics::text(&[], format)),
+        read => read.map(|it| metrics::text(&it, format)),
+    };
     while process.as_ref().is_none_or(Process::is_alive) {
-        let mut waiting = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut waiting, BETWEEN_LOOKS_MS) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => serve(&listener, || match read() {
-                Err(Problem::NoneChosen { .. }) => Ok(Vec::new()),
-                read => read,
-            }),
+        match server.turn(BETWEEN_LOOKS_MS, text) {
+            Ok(()) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
     let _ = writeln!(io::stderr(), "quarry: {who} has ended");
     Ok(())
-}
-
-/// Answers one request. The failure of one client does not end the command.
-fn serve(listener: &TcpListener, read: impl Fn() -> Result<Vec<Snapshot>, Problem>) {
-    let Ok((stream, _)) = listener.accept() else { return };
-    let _ = http::answer(stream, |format| read().map(|it| metrics::text(&it, format)));
 }
 
 fn listen(address: &str) -> Result<TcpListener> {
@@ -74,7 +68,5 @@ fn listen(address: &str) -> Result<TcpListener> {
         Ok(port) => vec![SocketAddr::from(([127, 0, 0, 1], port))],
         Err(_) => address.to_socket_addrs().map_err(|error| wrong(error.to_string()))?.collect(),
     };
-    let listener = TcpListener::bind(&*addresses).with_context(|| format!("--listen {address}"))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    TcpListener::bind(&*addresses).with_context(|| format!("--listen {address}"))
 }

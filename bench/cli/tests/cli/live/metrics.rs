@@ -3,7 +3,7 @@
 use super::served::{Served, eventually};
 use crate::support::skipped;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
@@ -101,6 +101,20 @@ fn the_exporter_ends_with_the_process() {
     let status = exporter.0.wait().unwrap();
     assert!(status.success(), "{status}");
     assert!(get(&address, "/metrics").is_err());
+}
+
+/// Clients that connect and stay silent keep no scrape waiting until they lose their connection.
+#[test]
+fn silent_clients_do_not_blind_the_monitoring() {
+    let Some(served) = Served::python("") else { return };
+    let (_exporter, address) = exporter(&served);
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    assert!(get(&address, "/metrics").unwrap().contains("\nquarry_used_bytes{"));
+    for client in silent {
+        client.set_nonblocking(true).unwrap();
+        let state = client.peek(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(state, Err(ErrorKind::WouldBlock), "it was closed before the scrape's answer");
+    }
 }
 
 #[test]
