@@ -5,6 +5,7 @@ use crate::process::{Process, parse_pid};
 use crate::snapshot::Snapshot;
 use crate::tree::{Tree, read_tree};
 use procfs::process;
+use std::cmp::Reverse;
 use std::path::Path;
 
 /// The processes that a command is about.
@@ -114,6 +115,9 @@ impl Choice {
             0 => Err(self.nothing()),
             1 => Ok(found.remove(0).process),
             _ => {
+                // The largest is proposed: of a prefork service, a worker and not its master.
+                let resident = |it: &Found| it.figures.as_ref().ok().and_then(|it| it.resident);
+                found.sort_by_key(|it| Reverse(resident(it)));
                 let processes = found.iter().map(|it| it.process.who().clone()).collect();
                 Err(Problem::SeveralChosen(self.options(), processes, advice))
             }

@@ -73,7 +73,8 @@ fn each_command_takes_a_name() {
 #[test]
 fn a_name_that_several_have_is_their_sum_but_no_profile() {
     let Some((one, name)) = called("two") else { return };
-    let script = format!("ctypes.CDLL(None).prctl(15, b'{name}')");
+    let large = "kept = b'x' * (64 << 20)";
+    let script = format!("ctypes.CDLL(None).prctl(15, b'{name}'); {large}");
     let Some(other) = Served::python(&script) else { return };
     for served in [&one, &other] {
         served.text(&["slabinfo"]);
@@ -83,11 +84,15 @@ fn a_name_that_several_have_is_their_sum_but_no_profile() {
     let refused = of(&name, &["profile"]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success(), "{error}");
-    let both = format!("{name}[{}], {name}[{}]", one.pid(), other.pid());
+    // The larger one comes first, although it was started later, and is proposed.
+    let both = format!("{name}[{}], {name}[{}]", other.pid(), one.pid());
     let expected =
         format!("quarry: several processes are on Quarry and match --name {name}: {both}; ");
     assert!(error.starts_with(&expected), "{error}");
-    assert!(error.ends_with(&format!("; choose one by --pid {}\n", one.pid())), "no sum: {error}");
+    assert!(
+        error.ends_with(&format!("; choose one by --pid {}\n", other.pid())),
+        "no sum: {error}"
+    );
 }
 
 /// Each of several processes has its own growth and its own call sites.
