@@ -10,6 +10,7 @@ mod flame;
 mod line;
 mod live;
 mod maps;
+mod perf_map;
 mod pprof;
 mod profile;
 mod program;

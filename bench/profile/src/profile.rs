@@ -3,6 +3,7 @@
 
 use crate::line::Line;
 use crate::maps;
+use crate::perf_map::PerfMap;
 use crate::raw::{Count, Raw, Site};
 use crate::symbols::{Place, Symbols};
 use clap::ValueEnum;
@@ -153,7 +154,8 @@ fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
 impl Profile {
     /// Names the call sites of a raw profile; `root` leads to the root folder of the process.
     pub(crate) fn of(raw: &Raw, root: &Path) -> Self {
-        let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root));
+        let compiled = PerfMap::of(root, raw.pid, raw.stopped_ns);
+        let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root), compiled);
         let mut stacks: HashMap<&[u64], Stack> = HashMap::new();
         for site in &raw.sites {
             let stack = stacks.entry(&site.frames).or_insert_with(|| {

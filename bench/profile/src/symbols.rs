@@ -2,6 +2,7 @@
 
 use crate::line::Line;
 use crate::maps::Mapping;
+use crate::perf_map::PerfMap;
 use crate::program::Program;
 use quarry_wary::plain;
 use std::collections::HashMap;
@@ -39,13 +40,15 @@ pub(crate) struct Symbols {
     programs: HashMap<PathBuf, Option<Program>>,
     /// The root folder of the profiled process's files, as this command sees it.
     root: PathBuf,
+    /// Functions that the process has compiled itself.
+    compiled: PerfMap,
     known: HashMap<u64, Rc<Place>>,
 }
 
 impl Symbols {
     /// The symbols of a process with these mappings, whose root folder is at `root`.
-    pub(crate) fn new(mappings: Vec<Mapping>, root: PathBuf) -> Self {
-        Self { mappings, programs: HashMap::new(), root, known: HashMap::new() }
+    pub(crate) fn new(mappings: Vec<Mapping>, root: PathBuf, compiled: PerfMap) -> Self {
+        Self { mappings, programs: HashMap::new(), root, compiled, known: HashMap::new() }
     }
 
     /// The mappings.
@@ -65,11 +68,14 @@ impl Symbols {
     }
 
     fn find(&mut self, address: u64) -> Place {
+        let named =
+            |function: &str| vec![Line { function: function.to_owned(), ..Line::default() }];
+        let compiled = self.compiled.name(address).map(named);
         let holds = |mapping: &Mapping| (mapping.start..mapping.limit).contains(&address);
         let after = self.mappings.partition_point(|mapping| mapping.start <= address);
         let Some(number) = after.checked_sub(1).filter(|it| holds(&self.mappings[*it])) else {
-            let function = format!("{address:#x}");
-            return Place { mapping: None, lines: vec![Line { function, ..Line::default() }] };
+            let lines = compiled.unwrap_or_else(|| named(&format!("{address:#x}")));
+            return Place { mapping: None, lines };
         };
         let mapping = &self.mappings[number];
         let offset = (address - mapping.start).wrapping_add(mapping.offset);
@@ -82,10 +88,9 @@ impl Symbols {
         });
         let unnamed = || {
             let file = mapping.path.file_name().unwrap_or(mapping.path.as_os_str());
-            let function = format!("{}+{offset:#x}", plain(&file.to_string_lossy()));
-            vec![Line { function, ..Line::default() }]
+            named(&format!("{}+{offset:#x}", plain(&file.to_string_lossy())))
         };
-        Place { mapping: Some(number), lines: lines.unwrap_or_else(unnamed) }
+        Place { mapping: Some(number), lines: lines.or(compiled).unwrap_or_else(unnamed) }
     }
 }
 
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn functions_of_this_program_are_named() {
         let maps = fs::read("/proc/self/maps").unwrap();
-        let mut symbols = Symbols::new(crate::maps::parse(&maps), "/".into());
+        let mut symbols = Symbols::new(crate::maps::parse(&maps), "/".into(), PerfMap::default());
         let place = symbols.place(known_function(), false);
         let line = place.lines.last().unwrap();
         assert!(line.function.ends_with("symbols::tests::known_function"), "{line:?}");
@@ -112,6 +117,23 @@ mod tests {
         let place = symbols.place(libc::getpid as *const () as u64, false);
         assert!(place.lines[0].function.contains("getpid"), "{place:?}");
         assert_eq!(symbols.place(16, false).lines[0].function, "0x10");
+    }
+
+    /// Compiled code is in memory of no file, or in a file that has no symbols.
+    #[test]
+    fn compiled_functions_have_the_names_that_the_process_wrote_down() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("tmp")).unwrap();
+        let map = "100 10 py::handle:/srv/app.py\n2010 10 jitted\n";
+        fs::write(root.path().join("tmp/perf-7.map"), map).unwrap();
+        let compiled = PerfMap::of(root.path(), 7, 0);
+        let path = PathBuf::from("/memfd:doublemapper");
+        let mapping = Mapping { start: 0x2000, limit: 0x3000, offset: 0, path };
+        let mut symbols = Symbols::new(vec![mapping], root.path().into(), compiled);
+        let mut name = |address| symbols.place(address, true).lines[0].function.clone();
+        assert_eq!([name(0x101), name(0x110)], ["py::handle:/srv/app.py"; 2]);
+        assert_eq!([name(0x111), name(0x2011)], ["0x110", "jitted"]);
+        assert_eq!(name(0x2021), "memfd:doublemapper+0x20");
     }
 
     /// A program can replace its file by a pipe, at whose end a reader would wait for ever.
@@ -124,7 +146,7 @@ mod tests {
         for file in [&*pipe, Path::new("/dev/zero"), folder.path()] {
             assert_eq!(Files::default().lines(file, u64::MAX), []);
             let mapping = Mapping { start: 0, limit: 9, offset: u64::MAX, path: file.into() };
-            let mut symbols = Symbols::new(vec![mapping], "/".into());
+            let mut symbols = Symbols::new(vec![mapping], "/".into(), PerfMap::default());
             let name = symbols.place(5, false).lines[0].function.clone();
             assert!(name.ends_with("+0x4") && name.chars().all(quarry_wary::is_plain), "{name}");
         }
