@@ -105,6 +105,14 @@ fn thread_that_only_frees() {
     }
 }
 
+/// Large blocks that a program touches here and there, after others that it has filled.
+#[test]
+fn tables_cost_what_is_touched() {
+    for case in ["zeroed", "several", "reused", "grown", "grown-from-filled", "any"] {
+        Run::new(program("memory_tables.c")).arg(case).finish().success();
+    }
+}
+
 #[test]
 fn phases_of_different_sizes() {
     println!("{}", Run::new(program("memory_phases.c")).finish().success().stdout);

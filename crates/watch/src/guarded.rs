@@ -26,7 +26,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         let frames = (POOL_BYTES / FRAME_BYTES) as u32;
         let objects = stack.metadata().alloc(bytes, 64, MetadataKind::Other).ok();
-        let pool = stack.mappings.alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES);
+        let pool = stack.mappings.alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES, true);
         let (Some(objects), Some(pool)) = (objects, pool) else { return };
         stack.large.mappings.note_allocated();
         let base = self.arena().address(pool.pfn);

@@ -130,11 +130,12 @@ impl Memory {
         }
     }
 
-    /// Extends a taken extent by `more` free pageblocks after it, in one kernel mapping if it can.
+    /// Extends a taken extent by `more` free pageblocks after it, in one kernel mapping if it can;
+    /// but no huge pages come in there unasked (`huge`).
     ///
     /// # Errors
     /// `ENOMEM` where not all are free, or the error of the OS; the extent is unchanged then.
-    pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
+    pub fn extend(&self, first: PageblockIndex, count: u32, more: u32, huge: bool) -> OsResult<()> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
             return Err(OsError(libc::ENOMEM));
@@ -142,8 +143,10 @@ impl Memory {
         let bytes = |blocks: u32| blocks as usize * PAGEBLOCK_BYTES;
         let address = self.arena.block_address(first.0);
         let is_fresh = self.arena.extents(true, end, more).next().is_none();
+        let ends_huge = || self.pageblocks.at(PageblockIndex(end - 1)).faults().is_huge();
         if count > 0
             && is_fresh
+            && (huge || !ends_huge())
             && self.arena.os().extend(address, bytes(count), bytes(count + more)).is_ok()
         {
             self.arena.set_mapped(end, more, true);

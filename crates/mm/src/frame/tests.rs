@@ -104,7 +104,7 @@ impl Oracle {
                 let at = which % self.held.len();
                 let (first, count) = self.held[at];
                 let was_free = self.is_free(first + count, more) && first + count + more <= BLOCKS;
-                let extended = memory.extend(PageblockIndex(first), count, more);
+                let extended = memory.extend(PageblockIndex(first), count, more, true);
                 assert!(was_free || extended.is_err());
                 if extended.is_ok() {
                     self.held[at].1 += more;
@@ -310,7 +310,7 @@ fn a_foreign_mapping_is_left_out_and_all_around_it_serves() {
     assert_eq!(memory.take(wanted(12)), Ok(PageblockIndex(6)), "behind it");
     assert!(memory.arena().is_excluded(PageblockIndex(5)));
     assert_eq!(memory.take(wanted(5)), Ok(PageblockIndex(0)), "in front of it");
-    assert_eq!(memory.extend(PageblockIndex(0), 5, 1), Err(OsError(libc::ENOMEM)));
+    assert_eq!(memory.extend(PageblockIndex(0), 5, 1, true), Err(OsError(libc::ENOMEM)));
     assert_eq!(memory.arena().validate(), Ok(()));
     assert_eq!(memory.arena().pageblocks_taken(), 17);
 }

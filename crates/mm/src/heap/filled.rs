@@ -6,10 +6,15 @@
 //! when the mapping is freed or grows, or when another mapping asks for huge pages.
 //!
 //! Bound: the mapping that asks and all huge mappings that wait are together at most [`ALLOWED`]
-//! times as long as the longest mapping that the program filled. So a table that doubles is huge
-//! from its second step on, and a program whose later tables are sparse wastes at most that much.
-//! (When one filled mapping allowed all later ones to be huge, a program with 100 sparse tables of
-//! 40 MiB held 2,581 MiB instead of 12.)
+//! times as long as the longest mapping that the program filled; and what is not known to be filled
+//! of them is at most as long as that mapping, or 256 MiB. So a table that doubles is huge from its
+//! second step on, and a program whose later tables are sparse wastes at most that much. (When one
+//! filled mapping allowed all later ones to be huge, a program with 100 sparse tables of 40 MiB held
+//! 2,581 MiB instead of 12. Without the second bound, a sparse block of 1,126 MiB after a filled one
+//! of 512 MiB held all of its memory.)
+//!
+//! A mapping that grows must itself be filled to become huge. One that must be zero (`calloc`) gets
+//! no huge pages at first: programs request large tables so, and touch them here and there.
 //!
 //! The last pageblock of an extent is huge only if its part beyond the mapping's end is at most a
 //! sixteenth of the mapping. (With an eighth, large blocks took 0.43 of the time, 6 % more memory.)
@@ -22,14 +27,19 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// 9/4: a table that doubles requests a little more than twice the old one, which is filled.
 const ALLOWED: (u64, u64) = (9, 4);
+/// Frames, 256 MiB, that may be wasted even if no filled mapping is as long.
+const WASTED: u32 = 64 << 10;
 /// A sparse huge mapping of `n` frames lowers the longest filled length to `n` divided by this.
 const SPARSE_SHARE: u32 = 4;
 /// The last pageblock is huge if at most the mapping divided by this lies beyond the mapping's end.
 const END_SHARE: u32 = 16;
 /// Maximum number of mappings that wait. A fresh one may replace one that is not huge.
 const MOST: usize = 4;
-/// Places of a mapping that are read, at even distances; at most `ZEROS` of a filled one are zero.
+/// Places of a mapping that are read; at most `ZEROS` of a filled one are zero.
 const PLACES: usize = 16;
+/// The nth place is this many frames times `n` (modulo their distance) beyond an even distribution,
+/// because a program that touches a page in each 2 MiB must not hit them all.
+const SKEW: usize = 37;
 const ZEROS: usize = 2;
 /// Offsets of the three 32-bit words that the heap reads in each place, a page: two low halves of
 /// 64-bit numbers (zero in most fractions) and a high half (zero in most integers).
@@ -66,11 +76,11 @@ impl Waiting {
     /// calls, 9 if the end is not written. The mapping may be gone: a read never faults.
     fn is_filled(self, zones: &Zones) -> bool {
         let start = zones.arena().address(self.first).as_ptr() as usize;
-        let step = self.frames as usize / PLACES * FRAME_BYTES;
+        let step = (self.frames as usize / PLACES).max(1);
+        let place = |at: usize| start + (at * step + at * SKEW % step) * FRAME_BYTES;
         let is_zero = |place: usize| peek::is_zero(place) != Some(false);
-        let zeros = (0..PLACES)
-            .rev()
-            .filter(|at| WORDS.iter().all(|word| is_zero(start + at * step + word)));
+        let zeros =
+            (0..PLACES).rev().filter(|at| WORDS.iter().all(|word| is_zero(place(*at) + word)));
         zeros.take(ZEROS + 1).count() <= ZEROS
     }
 }
@@ -99,26 +109,31 @@ impl Filled {
     }
 
     /// Reads pages of a mapping that is to be freed or to grow, if it waits; then ends its wait.
-    pub(super) fn look(&self, zones: &Zones, first: Pfn, frames: u32) {
+    /// Returns whether it is filled.
+    pub(super) fn look(&self, zones: &Zones, first: Pfn, frames: u32) -> Option<bool> {
         let is_it = |(_, it): &(&AtomicU64, Waiting)| it.frames > 0 && it.first == first;
-        let Some((place, waiting)) = self.all_waiting().find(is_it) else { return };
+        let (place, waiting) = self.all_waiting().find(is_it)?;
         let mapping = Waiting { first, frames };
-        if mapping.is_filled(zones) {
+        let is_filled = mapping.is_filled(zones);
+        if is_filled {
             self.frames.fetch_max(frames, Relaxed);
         } else if mapping.is_huge(zones) {
             self.frames.fetch_min(frames / SPARSE_SHARE, Relaxed);
         }
         // If another mapping has got this entry in between, it goes on waiting.
         let _ = place.compare_exchange(waiting.word(), 0, Relaxed, Relaxed);
+        Some(is_filled)
     }
 
-    /// Number of pageblocks at the front of a mapping of `frames` frames that may be huge pages.
+    /// Number of pageblocks at the front of a mapping that may be huge pages if the mapping, whose
+    /// first `held` frames are filled, gets `frames` frames.
     #[cold]
     #[inline(never)]
-    pub(super) fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
+    pub(super) fn huge_blocks(&self, zones: &Zones, held: u32, frames: u32) -> u32 {
         let whole = frames.next_multiple_of(PAGEBLOCK_FRAMES);
         let may_be = zones.may_make_huge() && whole <= zones.budget().room();
-        if !may_be || !(self.is_allowed(zones, frames) || self.is_allowed_now(zones, frames)) {
+        let is_allowed = || self.is_allowed(zones, held, frames);
+        if !may_be || !(is_allowed() || self.finds_filled(zones, frames) && is_allowed()) {
             return 0;
         }
         let huge = if whole - frames <= frames / END_SHARE { whole } else { frames };
@@ -129,29 +144,39 @@ impl Filled {
         self.waiting.iter().map(|place| (place, Waiting::of(place.load(Relaxed))))
     }
 
-    fn is_allowed(&self, zones: &Zones, frames: u32) -> bool {
+    /// Returns whether a mapping at `first` of so many frames is filled.
+    pub(super) fn is_filled(zones: &Zones, first: Pfn, frames: u32) -> bool {
+        Waiting { first, frames }.is_filled(zones)
+    }
+
+    fn is_allowed(&self, zones: &Zones, held: u32, frames: u32) -> bool {
         let (mut wanted, mut places) = (u64::from(frames), 0);
         for (_, mapping) in self.all_waiting().filter(|(_, mapping)| mapping.is_huge(zones)) {
             wanted += u64::from(mapping.frames);
             places += 1;
         }
-        wanted <= Self::allowed(self.frames.load(Relaxed)) && places < MOST
+        let filled = self.frames.load(Relaxed).max(held);
+        let wasted = wanted - u64::from(held.min(frames));
+        wanted <= Self::allowed(filled) && wasted <= filled.max(WASTED).into() && places < MOST
     }
 
     fn allowed(filled: u32) -> u64 {
         u64::from(filled) * ALLOWED.0 / ALLOWED.1
     }
 
-    /// Reads waiting mappings that are huge or, if filled, allow `frames` frames; then tests again.
-    fn is_allowed_now(&self, zones: &Zones, frames: u32) -> bool {
+    /// Reads waiting mappings that are huge or, if filled, allow `frames` frames. Returns whether
+    /// any is filled.
+    fn finds_filled(&self, zones: &Zones, frames: u32) -> bool {
+        let mut any = false;
         for (place, mapping) in self.all_waiting() {
             let is_long = Self::allowed(mapping.frames) >= u64::from(frames);
             if (is_long || mapping.is_huge(zones)) && mapping.is_filled(zones) {
                 self.frames.fetch_max(mapping.frames, Relaxed);
                 let _ = place.compare_exchange(mapping.word(), 0, Relaxed, Relaxed);
+                any = true;
             }
         }
-        self.is_allowed(zones, frames)
+        any
     }
 }
 

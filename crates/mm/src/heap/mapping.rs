@@ -47,6 +47,19 @@ pub struct Mappings {
     cached_charged: AtomicU32,
 }
 
+/// A mapping from this size on (32 MiB) that must be zero gets fresh memory, like a block of glibc's
+/// from `DEFAULT_MMAP_THRESHOLD_MAX` on (2.5 to 2.41): clearing cached memory would touch all of it.
+const TABLE_FRAMES: u32 = (32 << 20) / FRAME_BYTES as u32;
+
+/// Returns whether a cached extent may serve a request for zeroed memory: what is not cleared must
+/// not come in as huge pages.
+fn is_table(zones: &Zones, extent: &Extent, frames: u32) -> bool {
+    let mut untouched = (extent.charged.next_multiple_of(PAGEBLOCK_FRAMES)..frames)
+        .step_by(PAGEBLOCK_FRAMES as usize);
+    let first = extent.first.first();
+    frames < TABLE_FRAMES && !untouched.any(|frame| zones.faults(first.plus(frame)).is_huge())
+}
+
 fn blocks_of(frames: u32) -> u32 {
     frames.div_ceil(PAGEBLOCK_FRAMES)
 }
@@ -75,8 +88,9 @@ impl Mappings {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Makes a mapping of `frames` frames at a multiple of `align` bytes (a power of two).
-    pub fn alloc(&self, zones: &Zones, frames: u32, align: usize) -> Option<Mapping> {
+    /// Makes a mapping of `frames` frames at a multiple of `align` bytes (a power of two). If its
+    /// dirty bytes will be cleared (`zeroed`), it is a table: see `filled`.
+    pub fn alloc(&self, zones: &Zones, frames: u32, align: usize, zeroed: bool) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
         let is_aligned = |extent: &Extent| {
@@ -85,14 +99,18 @@ impl Mappings {
         let cached =
             self.change(|cache| cache.take(blocks, is_aligned)).map(|extent| (extent, false));
         let is_long = cached.is_some();
-        let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks));
+        let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks, zeroed));
         let reused = cached.and_then(|(extent, is_moved)| {
+            if zeroed && !is_table(zones, &extent, frames) {
+                release(zones, extent);
+                return None;
+            }
             let (extent, dirty) = self.recharge(zones, extent, frames)?;
             Some((extent, dirty, is_moved))
         });
         let (extent, dirty, is_moved) = match reused {
             Some(reused) => reused,
-            None => (self.fresh(zones, frames, align_blocks)?, 0, false),
+            None => (self.fresh(zones, frames, align_blocks, zeroed)?, 0, false),
         };
         let pfn = extent.first.first();
         self.moved.begin(zones, pfn, is_moved);
@@ -112,16 +130,18 @@ impl Mappings {
         zones: &Zones,
         frames: u32,
         align_blocks: u32,
+        zeroed: bool,
     ) -> Option<(Extent, bool)> {
-        if align_blocks > 1 {
+        if align_blocks > 1 || zeroed && frames >= TABLE_FRAMES {
             return None;
         }
         let blocks = blocks_of(frames);
         let cached = self.change(|cache| cache.take_largest(blocks))?;
         let (kept, memory) = (cached.extent, zones.memory());
-        let huge = self.huge_blocks(zones, frames);
+        let huge = if zeroed { 0 } else { self.huge_blocks(zones, 0, frames) };
         unite(zones, &kept, huge);
-        if memory.extend(kept.first, kept.blocks, blocks - kept.blocks).is_ok() {
+        let more = blocks - kept.blocks;
+        if memory.extend(kept.first, kept.blocks, more, huge > 0).is_ok() {
             zones.make_huge(kept.first, huge);
             return Some((Extent { blocks, ..kept }, false));
         }
@@ -155,8 +175,8 @@ impl Mappings {
         Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
-    fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32) -> Option<Extent> {
-        let huge = self.huge_blocks(zones, frames);
+    fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32, zeroed: bool) -> Option<Extent> {
+        let huge = if zeroed { 0 } else { self.huge_blocks(zones, 0, frames) };
         let charged = frames.max(huge * PAGEBLOCK_FRAMES);
         if !self.charge(zones, charged) {
             return None;
@@ -172,10 +192,20 @@ impl Mappings {
         Some(Extent { charged, ..extent })
     }
 
-    /// Number of pageblocks at the front of a mapping of `frames` frames that may be huge pages; 0
-    /// if many mappings are live, because a huge one splits a mapping of the kernel into three.
-    fn huge_blocks(&self, zones: &Zones, frames: u32) -> u32 {
-        if self.live() < max_map_count() / 8 { self.filled.huge_blocks(zones, frames) } else { 0 }
+    /// See [`Filled::huge_blocks`]; 0 if many mappings are live, because a huge one splits a mapping
+    /// of the kernel into three.
+    fn huge_blocks(&self, zones: &Zones, held: u32, frames: u32) -> u32 {
+        let few = self.live() < max_map_count() / 8;
+        if few { self.filled.huge_blocks(zones, held, frames) } else { 0 }
+    }
+
+    /// Same as [`huge_blocks`](Self::huge_blocks) for a mapping that grows: 0 unless it is filled.
+    fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32) -> u32 {
+        let held = self.frames(zones, pfn);
+        let looked = self.filled.look(zones, pfn, held);
+        let huge = self.huge_blocks(zones, held, frames);
+        let is_filled = || looked.unwrap_or_else(|| Filled::is_filled(zones, pfn, held));
+        if huge > 0 && is_filled() { huge } else { 0 }
     }
 
     /// Charges frames; at the limit, empties the mapping cache and tries again.
@@ -252,7 +282,7 @@ impl Mappings {
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, zones: &Zones, pfn: Pfn) {
         let extent = self.extent_of(zones, pfn);
-        self.filled.look(zones, pfn, self.frames(zones, pfn));
+        let _ = self.filled.look(zones, pfn, self.frames(zones, pfn));
         zones.frames().set_kind(pfn, 1, Kind::NONE);
         self.moved.forget(zones, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
@@ -290,12 +320,12 @@ impl Mappings {
         let sample = self.sample(zones, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
-            self.filled.look(zones, pfn, self.frames(zones, pfn));
-            let huge = self.huge_blocks(zones, frames);
+            let huge = self.huge_blocks_grown(zones, pfn, frames);
             unite(zones, &old, huge);
             let reach = frames.max(huge * PAGEBLOCK_FRAMES);
-            let new =
-                self.extend(zones, old, reach).or_else(|| self.relocate(zones, old, reach))?;
+            let new = self
+                .extend(zones, old, reach, huge)
+                .or_else(|| self.relocate(zones, old, reach))?;
             zones.make_huge(new.first, huge);
             self.filled.wait(zones, new.first.first(), frames);
             new
@@ -315,7 +345,7 @@ impl Mappings {
     }
 
     /// Grows `old` in place: by a cached extent that begins at its end, then by free pageblocks.
-    fn extend(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
+    fn extend(&self, zones: &Zones, old: Extent, frames: u32, huge: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.change(|cache| cache.take_at(old.end(), more));
         let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
@@ -335,7 +365,7 @@ impl Mappings {
         // The window extends the extent that ends where the fresh pageblocks begin.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
-            || zones.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
+            || zones.memory().extend(front.first, front.blocks, fresh.blocks, huge > 0).is_ok();
         if !has_room {
             zones.budget().uncharge_mapping(missing);
             give_back();

@@ -111,7 +111,7 @@ impl<C: StackConfig> StackHost for Stack<C> {
         if request.is_plain() {
             return self.alloc_from_class(request.size);
         }
-        let (object, dirty) = self.alloc_any(request.size, request.align)?;
+        let (object, dirty) = self.alloc_any(request)?;
         if request.zeroed {
             // SAFETY: the allocation has at least `size` bytes, and only we know it.
             unsafe { clear(object, request.size.min(dirty)) };

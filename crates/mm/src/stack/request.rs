@@ -27,7 +27,7 @@ pub(super) enum Owner {
 impl<C: StackConfig> Stack<C> {
     pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
-            return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
+            return self.alloc_large(Request::of(size)).map(|(object, _)| object);
         }
         if !self.has_classes() {
             return None;
@@ -79,7 +79,7 @@ impl<C: StackConfig> Stack<C> {
         if size < SMALLEST_BLOCK {
             return None;
         }
-        let (block, _) = self.alloc_frames(crate::heap::frames_of(size)?, size, MIN_ALIGN)?;
+        let (block, _) = self.alloc_frames(crate::heap::frames_of(size)?, Request::of(size))?;
         Some(block)
     }
 
@@ -131,7 +131,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Allocates; also returns the offset from which on all bytes are known to be zero.
-    pub(super) fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
+    pub(super) fn alloc_any(&self, request: Request) -> Option<(Object, usize)> {
+        let Request { size, align, .. } = request;
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
             return Some((self.fast.alloc(size).or_else(|| self.alloc_from_class(size))?, size));
@@ -139,12 +140,13 @@ impl<C: StackConfig> Stack<C> {
         match classes::of_aligned(size, align.max(MIN_ALIGN)) {
             Some(_) if !self.has_classes() => None,
             Some(class) => Some((self.cache(class).alloc()?, size)),
-            None => self.alloc_large(size, align),
+            None => self.alloc_large(request),
         }
     }
 
     /// Same as [`alloc_any`](Self::alloc_any), by a block of pages or a mapping.
-    fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, usize)> {
+    fn alloc_large(&self, request: Request) -> Option<(Object, usize)> {
+        let Request { size, align, .. } = request;
         if !self.is_ready() || !is_sane(size) || !is_sane(align) {
             return None;
         }
@@ -152,7 +154,7 @@ impl<C: StackConfig> Stack<C> {
         if self.is_hopeless(frames) {
             return None;
         }
-        let attempt = || self.alloc_frames(frames, size, align);
+        let attempt = || self.alloc_frames(frames, request);
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
@@ -184,7 +186,8 @@ impl<C: StackConfig> Stack<C> {
         frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
-    fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
+    fn alloc_frames(&self, frames: u32, request: Request) -> Option<(Object, usize)> {
+        let Request { size, align, zeroed } = request;
         let built = self.built();
         if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
@@ -192,7 +195,7 @@ impl<C: StackConfig> Stack<C> {
             let page = built.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
             return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
-        let mapping = self.mappings.alloc(built.pages.zones(), frames, align)?;
+        let mapping = self.mappings.alloc(built.pages.zones(), frames, align, zeroed)?;
         self.large.mappings.note_allocated();
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
