@@ -128,6 +128,30 @@ fn leaks_of_cxx_have_readable_names_and_pprof_opens_them() {
     }
 }
 
+/// A program may have symbols of any bytes, and its file may be gone or replaced by a pipe.
+#[test]
+fn names_of_functions_are_text_and_their_files_are_files() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("leaky", LEAKY, &["-O2"]);
+    let mut renaming = Command::new("objcopy");
+    renaming.arg("--redefine-sym").arg("leaks=leaks\x1b[31m<&\u{202e}").arg(&program);
+    assert!(renaming.status().expect("objcopy is installed").success());
+    let file = leak(&shop, &library, &program);
+    let report = text(&quarry().arg("profile").arg(&file).output().expect("it runs"));
+    assert!(report.contains("    leaks?[31m<&?\n    main\n"), "{report}");
+    let svg = shop.path("leak.svg");
+    quarry().arg("profile").arg(&file).arg("-o").arg(&svg).assert().success();
+    let graph = fs::read_to_string(&svg).expect("text");
+    assert!(graph.contains("leaks?[31m&lt;&amp;?") && !graph.contains(['\x1b', '\u{202e}']));
+    fs::remove_file(&program).expect("it was there");
+    assert!(Command::new("mkfifo").arg(&program).status().expect("it runs").success());
+    let mut command = quarry();
+    command.arg("profile").arg(&file).timeout(std::time::Duration::from_secs(300));
+    let report = text(&command.output().expect("it runs"));
+    assert!(report.contains("    leaky+0x"), "{report}");
+}
+
 #[test]
 fn growth_is_what_one_profile_has_beyond_another() {
     let Some(library) = real_library() else { return };
