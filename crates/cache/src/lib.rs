@@ -19,5 +19,5 @@ mod stack;
 pub use stack::{
     Balanced, CachingStack, Count, Goal, MOST_CALLBACKS, MOST_SHRINKERS, PageCaching,
     PageCachingOptions, PressureEvents, ReclaimCaller, Scanned, ShrinkControl, Shrinker,
-    ShrinkerOptions, Shrinkers, balance, missing, note_relief, pressure, reclaim_pages,
+    ShrinkerOptions, Shrinkers, balance, is_owed, missing, note_relief, pressure, reclaim_pages,
 };

@@ -21,6 +21,9 @@ pub(crate) trait Balancer {
     /// Requests a balance from the background thread, if there is one.
     fn want() {}
 
+    /// Requests a balance before a request of `size` bytes that the budget has no room for. O(1).
+    fn foresee(_size: usize) {}
+
     /// Like [`want`](Self::want), but without delay, because the budget's limit has changed.
     fn want_now() {}
 

@@ -381,6 +381,7 @@ fn slow_path<T>(size: usize, work: impl FnOnce() -> T, then: impl FnOnce(T) -> T
     }
     let inside = gate::enter();
     limits::before(size);
+    Cache::foresee(size);
     let done = work();
     // Leaves the gate: a fork must not wait for a thread that waits for another, or starts one.
     drop(inside);

@@ -1,7 +1,8 @@
 //! Balances the budget: below the low mark the background thread reclaims up to the high mark
 //! (`balance_pgdat` of kswapd, Linux 6.x), and programs can ask for reclaim.
 //!
-//! A balance makes at most 64 passes. A pass looks at one in `1 << priority` pages and objects. The
+//! A balance first lets shrinkers free what they owe the page cache (see `debt.rs`). Then it makes
+//! at most 64 passes. A pass looks at one in `1 << priority` pages and objects. The
 //! priority falls from 12 (one in 4,096) to 0 (all of them). Each pass
 //!
 //! 1. takes back Quarry's stashes: cached mappings, barns (first pass only), and from priority 9 on
@@ -19,10 +20,11 @@
 
 use super::caching::add;
 use super::cost::Share;
-use super::evict::{listed_pages, spare_frames};
+use super::debt::{listed_pages, pay};
+use super::evict::spare_frames;
 use super::host::CachingStack;
 use super::pressure::level_of;
-use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
+use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{Pressure, StackHost, Stash};
@@ -95,12 +97,13 @@ pub fn balance<S: CachingStack, G>(
         return Balanced::default();
     };
     scan_groups(stack, &enter);
-    if missing(stack, goal) == 0 {
+    let used = zones.budget().used();
+    let paid = pay(stack, caller, &enter);
+    if missing(stack, goal) == 0 && paid.scanned == 0 {
         note_relief(stack);
         return Balanced::default();
     }
     zones.note_short(true);
-    let used = zones.budget().used();
     let mut run = Run {
         stack,
         goal,
@@ -112,12 +115,12 @@ pub fn balance<S: CachingStack, G>(
         shares: shares(stack, &enter),
         window: Shrunk::default(),
         pages: Shrunk::default(),
-        objects: Shrunk::default(),
+        objects: paid,
         _inside: inside,
         _active: zones.reclaiming(|_| true),
     };
     let mut level = balancing.pressure.level();
-    while run.pass(&enter) {
+    while run.missing() > 0 && run.pass(&enter) {
         if zones.budget().is_below(Mark::Low) {
             level = level_of(&mut run.window, run.priority, level);
             balancing.pressure.tell(level);
@@ -296,7 +299,8 @@ impl<S: CachingStack> Run<'_, S> {
     fn ask_shrinkers(&mut self) {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
         let shrinkers = self.stack.shrinkers();
-        let done = shrinkers.shrink(self.caller, self.priority, self.shares.1, most);
+        let ask = Ask::Share(self.priority, self.shares.1);
+        let done = shrinkers.shrink(self.caller, ask, most);
         self.objects += done;
         self.window += done;
         // The freed objects are in the arrays of this CPU, and their slabs may be empty by now.

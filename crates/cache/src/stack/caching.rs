@@ -9,7 +9,7 @@ use quarry_mm::stack::BalanceStats;
 use quarry_mm::zone::Groups;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Options of the cache of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,22 @@ pub(super) struct Balancing {
     pub(super) pressure: PressureEvents,
     pub(super) groups: Groups,
     pub(super) costs: CountedLock<Costs>,
+    pub(super) debt: Debt,
     pub(super) counts: Counts,
+}
+
+/// The debt of shrinkers to the page cache (see `debt.rs`). All zero bytes at first.
+pub(super) struct Debt {
+    /// Pages that were evicted for the heap, and that no shrinker has been asked for.
+    pub(super) owed: AtomicU64,
+    /// Naps that requests may take until shrinkers are asked again.
+    pub(super) naps: AtomicU32,
+}
+
+impl Debt {
+    const fn new() -> Self {
+        Self { owed: AtomicU64::new(0), naps: AtomicU32::new(0) }
+    }
 }
 
 impl Balancing {
@@ -45,6 +60,7 @@ impl Balancing {
             pressure: PressureEvents::new(),
             groups: Groups::new(),
             costs: CountedLock::new(Costs::new()),
+            debt: Debt::new(),
             counts: Counts::new(),
         }
     }

@@ -4,10 +4,12 @@
 //! a page. Then it evicts clean unused pages, at most 32 in 200 us at a time, until this frees
 //! none. The program may hold any lock of its own, so the request starts no writeback and calls no
 //! function of the program. It only tries locks of mappings. It waits for LRU locks, whose holders
-//! request no memory. If all evictable pages belong to locked mappings, it sleeps briefly outside
-//! of the gate, so that a holder can go on. The heap leaves the cache a floor of as many frames as
-//! the low mark has: without them reads would be refused.
+//! request no memory, and briefly for shrinkers that owe their part (see `debt.rs`). If all
+//! evictable pages belong to locked mappings, it sleeps briefly outside of the gate, so that a
+//! holder can go on. The heap leaves the cache a floor of as many frames as the low mark has:
+//! without them reads would be refused.
 
+use super::debt::{listed_pages, naps, note_evicted};
 use super::host::CachingStack;
 use crate::page_cache::{PageCacheRef, ScanRequest};
 use quarry_mm::frame::NodeId;
@@ -44,8 +46,12 @@ pub(super) fn evict_for<S: CachingStack>(
         if lost > MOST_LOST {
             return false;
         }
+        if naps(stack, miss) {
+            continue;
+        }
         let most = evictable(stack, cache, miss.claimant, miss.missing());
         let done = cache.direct_reclaim(near(stack), most);
+        note_evicted(stack, miss.claimant, done.freed);
         has_freed = done.freed > 0;
         fruitless = if has_freed { 0 } else { fruitless + done.scanned };
         let goes_on = has_freed
@@ -74,11 +80,6 @@ fn evictable<S: CachingStack>(
 pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
     let floor = StackHost::pages(stack).zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
-}
-
-pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    let nodes = StackHost::pages(stack).zones().all().map(|zone| cache.list_sizes(zone.node()));
-    nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
 fn near<S: CachingStack>(stack: &S) -> NodeId {

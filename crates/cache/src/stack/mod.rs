@@ -4,13 +4,14 @@
 //! Each file uses only files to its left:
 //!
 //! ```text
-//! cost -> shrinkers -> pressure -> caching -> host -> evict -> balance -> cached_pages
+//! cost -> shrinkers -> pressure -> caching -> host -> debt -> evict -> balance -> cached_pages
 //! ```
 
 mod balance;
 mod cached_pages;
 mod caching;
 mod cost;
+mod debt;
 mod evict;
 mod host;
 mod pressure;
@@ -18,6 +19,7 @@ mod shrinkers;
 
 pub use balance::{Balanced, Goal, balance, missing, note_relief, pressure};
 pub use caching::{PageCaching, PageCachingOptions};
+pub use debt::is_owed;
 pub use evict::reclaim_pages;
 pub use host::CachingStack;
 pub use pressure::{MOST_CALLBACKS, PressureEvents};

@@ -6,10 +6,11 @@
 //!
 //! ```text
 //! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
-//! scan  = min(deferred >> priority + delta, 2 * count)
+//! scan  = min(max(deferred >> priority, min(deferred, batch)) + delta, 2 * count)
 //! ```
 //! The shrinker scans in batches. If fewer objects than a batch are left to scan, they are
-//! deferred: the next reclaim adds the part of them that its priority selects (Linux 5.13).
+//! deferred: the next reclaim adds the part of them that its priority selects (Linux 5.13), but at
+//! least a batch. (Otherwise a small cache keeps its objects while many passes take pages.)
 //!
 //! A reclaim does not trust a shrinker's results: it counts only frames that left the budget. It
 //! bounds each call by the number of objects that fit into memory, and by a number of batches.
@@ -136,6 +137,34 @@ struct Registered {
 // SAFETY: any thread may use a `Shrinker`, and the caller of `add` keeps it alive.
 unsafe impl Send for Registered {}
 
+/// The part of its objects that a reclaim asks of each shrinker.
+#[derive(Clone, Copy)]
+pub(super) enum Ask {
+    /// The share of a priority.
+    Share(u32, Share),
+    /// `.0` of `.1` objects, in whatever batches.
+    Owed(u64, u64),
+}
+
+impl Ask {
+    /// Of `count` objects, those to look at, and those to look at because they were deferred.
+    fn of(self, count: u64, batch: u64, shrinker: &Registered) -> (u64, u64) {
+        let seeks = shrinker.options.seeks;
+        match self {
+            Self::Share(priority, share) => {
+                // Less than a batch is not lost: many small passes are as good as a large one.
+                let deferred = (shrinker.deferred >> priority).max(shrinker.deferred.min(batch));
+                (share.of(delta_of(count, priority, seeks)), deferred)
+            }
+            Self::Owed(part, of) => {
+                // An object that costs as much as a page (2 seeks) is freed like a page.
+                let part = u128::from(delta_of(count, 1, seeks)) * u128::from(part);
+                ((part / u128::from(of.max(1))) as u64, 0)
+            }
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shrunk {
     pub(super) scanned: u64,
@@ -198,16 +227,10 @@ impl Shrinkers {
         self.all.is_any()
     }
 
-    /// Asks every shrinker for its share at a priority; memory can hold `most` objects.
-    pub(super) fn shrink(
-        &self,
-        caller: ReclaimCaller,
-        priority: u32,
-        share: Share,
-        most: u64,
-    ) -> Shrunk {
+    /// Asks every shrinker for its part; memory can hold `most` objects.
+    pub(super) fn shrink(&self, caller: ReclaimCaller, ask: Ask, most: u64) -> Shrunk {
         let mut shrunk = Shrunk::default();
-        self.all.for_each(|one| shrunk += one.shrink(caller, priority, share, most));
+        self.all.for_each(|one| shrunk += one.shrink(caller, ask, most));
         shrunk
     }
 
@@ -234,7 +257,7 @@ impl Shrinkers {
 
 impl Registered {
     /// Runs one shrinker (`do_shrink_slab`).
-    fn shrink(&mut self, caller: ReclaimCaller, priority: u32, share: Share, most: u64) -> Shrunk {
+    fn shrink(&mut self, caller: ReclaimCaller, ask: Ask, most: u64) -> Shrunk {
         let control = |objects| ShrinkControl { objects, caller };
         // SAFETY: the shrinker is registered, so it lives.
         let count = match unsafe { (self.count)(self.shrinker, &control(0)) } {
@@ -247,12 +270,13 @@ impl Registered {
             self.deferred = 0;
             return Shrunk::default();
         }
-        let delta = share.of(delta_of(count, priority, self.options.seeks));
-        let mut left = (self.deferred >> priority).saturating_add(delta).min(2 * count);
         let batch = if self.options.batch == 0 { BATCH } else { self.options.batch.into() };
+        let (delta, deferred) = ask.of(count, batch, self);
+        let mut left = deferred.saturating_add(delta).min(2 * count);
+        let least = if let Ask::Owed(..) = ask { 1 } else { batch };
         let (mut shrunk, mut batches, mut idle) = (Shrunk::default(), 0, 0);
         // If memory is very short (`left >= count`), a cache smaller than a batch is scanned whole.
-        while left > 0 && (left >= batch || left >= count) && batches < MOST_BATCHES {
+        while left > 0 && (left >= least || left >= count) && batches < MOST_BATCHES {
             let asked = left.min(batch);
             // SAFETY: as above.
             let scanned = unsafe { (self.scan)(self.shrinker, &control(asked)) };

@@ -6,12 +6,15 @@ use quarry_cache::lru::PageNo;
 use quarry_cache::page_cache::{
     Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
 };
-use quarry_cache::{CachingStack, Goal, ReclaimCaller};
+use quarry_cache::{CachingStack, Count, Goal, ReclaimCaller, Scanned, ShrinkControl, Shrinker};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{ReclaimState, Stack, StackHost};
 use quarry_mm::zone::{GroupId, GroupLimits, Mark};
+use quarry_sys::percpu::Object;
+use std::collections::VecDeque;
+use std::sync::Mutex;
 
 type Config = VirtualConfig<Sheaf>;
 type Cache<'a> = PageCacheRef<'a, Stack<Config>>;
@@ -107,6 +110,118 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
     }
     let stats = stack.stats().budget;
     assert!(stats.direct_reclaims > 0 && stats.direct_ns.p999 > 0, "{stats:?}");
+    end(&bed, cache, &[id]);
+}
+
+/// Objects of the program, the oldest first, that a shrinker frees.
+struct Objects<'a>(&'a Stack<Config>, Mutex<VecDeque<usize>>);
+
+impl Objects<'_> {
+    const SIZE: usize = 2000;
+
+    fn add(&self) -> bool {
+        let object = self.0.alloc(Self::SIZE).map(|object| object.as_ptr() as usize);
+        object.map(|object| self.1.lock().unwrap().push_back(object)).is_some()
+    }
+
+    fn free(&self, most: u64) -> u64 {
+        let mut objects = self.1.lock().unwrap();
+        let count = objects.len().min(most as usize);
+        for object in objects.drain(..count) {
+            // SAFETY: `add` allocated the object, and only the list knew it.
+            unsafe { self.0.free(Object::new(object as *mut u8).unwrap()) };
+        }
+        count as u64
+    }
+
+    fn len(&self) -> usize {
+        self.1.lock().unwrap().len()
+    }
+}
+
+impl Shrinker for Objects<'_> {
+    fn count(&self, _: &ShrinkControl) -> Count {
+        Count::Objects(self.len() as u64)
+    }
+
+    fn scan(&self, control: &ShrinkControl) -> Scanned {
+        let freed = self.free(control.objects);
+        Scanned::Objects { freed, scanned: freed }
+    }
+}
+
+/// A burst of the heap evicts pages before a balance runs. The balance takes from the shrinkers
+/// what lets the cache come back to the part that the shrinkers kept.
+#[test]
+fn shrinkers_pay_for_a_burst_that_took_pages() {
+    for (objects_mib, burst_mib, size) in
+        [(10, 9, 20_000), (3, 12, 300_000), (20, 6, 1000), (10, 9, 9 * MIB)]
+    {
+        let bed = bed();
+        let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
+        let cache = stack.page_cache().expect("there is memory");
+        let id = mapping(cache, GroupId::ROOT);
+        let objects = Objects(stack, Mutex::default());
+        // SAFETY: the shrinker is removed below.
+        let shrinker = unsafe { stack.shrinkers().add(&raw const objects, Default::default()) };
+        while objects.len() * Objects::SIZE < objects_mib * MIB {
+            assert!(objects.add());
+        }
+        let mut read = 0;
+        while budget.free() > budget.marks().high + 64 {
+            touch(cache, id, read).expect("there is memory");
+            read += 1;
+        }
+        let (pages, all) = (cache.pages_of(id), objects.len());
+        let burst: Vec<_> = (0..burst_mib * MIB / size).map(|_| stack.alloc(size)).collect();
+        assert!(burst.iter().all(Option::is_some), "clean pages make room");
+        assert!(cache.pages_of(id) < pages, "the burst took pages");
+        assert_eq!(objects.len(), all, "a request calls no shrinker");
+        assert_eq!(balance(stack), 0);
+        while budget.free() > budget.marks().high {
+            touch(cache, id, read).expect("there is memory");
+            read += 1;
+        }
+        let part = |now: f64, before: f64| now / before;
+        let kept = part(cache.pages_of(id) as f64, pages as f64);
+        let kept_objects = part(objects.len() as f64, all as f64);
+        // The balance drains page lists of about a megabyte, which reads fill again.
+        let fair = 0.65..1.54;
+        assert!(kept_objects < 0.95, "{kept_objects} of the objects are left");
+        let both = (kept, kept_objects);
+        assert!(fair.contains(&(kept / kept_objects)), "{burst_mib} MiB of {size}: {both:?}");
+        for object in burst.into_iter().flatten() {
+            // SAFETY: the object was just allocated, and no other code uses it.
+            unsafe { stack.free(object) };
+        }
+        let before = objects.len();
+        assert_eq!((balance(stack), objects.len()), (0, before), "nothing is owed twice");
+        assert!(stack.shrinkers().remove(shrinker.expect("a place")));
+        objects.free(u64::MAX);
+        end(&bed, cache, &[id]);
+    }
+}
+
+/// No shrinker owes what the page cache evicts for its own reads.
+#[test]
+fn a_cache_that_replaces_its_pages_takes_no_objects() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    let cache = stack.page_cache().expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let objects = Objects(stack, Mutex::default());
+    // SAFETY: the shrinker is removed below.
+    let shrinker = unsafe { stack.shrinkers().add(&raw const objects, Default::default()) };
+    (0..5000).for_each(|_| assert!(objects.add()));
+    let pages = (LIMIT / FRAME_BYTES) as u64;
+    for index in 0..4 * pages {
+        touch(cache, id, index).expect("clean pages make room");
+    }
+    assert!(!quarry_cache::is_owed(stack));
+    assert_eq!(balance(stack), 0);
+    assert!(objects.len() > 4500, "{} of 5000 objects", objects.len());
+    assert!(stack.shrinkers().remove(shrinker.expect("a place")));
+    objects.free(u64::MAX);
     end(&bed, cache, &[id]);
 }
 

@@ -52,6 +52,11 @@ fn goal() -> Goal {
     }
 }
 
+/// Returns whether a balance may begin: no balance has failed lately, or shrinkers owe objects now.
+fn may_retry() -> bool {
+    coarse_ns() >= RETRY_AT_NS.load(Relaxed) || quarry_cache::is_owed(&STACK)
+}
+
 /// Asks for a balance if it is due after the page cache has grown. The caller has no lock. O(1).
 #[inline]
 pub(super) fn want_if_due() {
@@ -65,7 +70,7 @@ fn balance_if_due() {
         return;
     }
     quarry_cache::note_relief(&STACK);
-    if !WANTED.load(Acquire) && !Cache::is_due() || coarse_ns() < RETRY_AT_NS.load(Relaxed) {
+    if !WANTED.load(Acquire) && !Cache::is_due() || !may_retry() {
         return;
     }
     WANTED.store(false, Relaxed);
@@ -169,8 +174,16 @@ impl Balancer for PageCaching {
 
     #[cold]
     fn want() {
-        if has_thread() && coarse_ns() >= RETRY_AT_NS.load(Relaxed) && !WANTED.swap(true, AcqRel) {
+        if has_thread() && may_retry() && !WANTED.swap(true, AcqRel) {
             ring();
+        }
+    }
+
+    #[inline]
+    fn foresee(size: usize) {
+        let budget = zones().budget();
+        if budget.has_reserve() && (budget.room() as usize) < size / FRAME_BYTES {
+            Self::want();
         }
     }
 

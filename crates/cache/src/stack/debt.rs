@@ -1,0 +1,112 @@
+//! The debt of shrinkers to the page cache: a request evicts pages and may call no shrinker, so
+//! shrinkers free their part later, at the start of the next balance.
+//!
+//! A burst of requests can evict most of the cache before the background thread has made a pass.
+//! So the pages that requests of the heap evict are *owed*. With `P` pages before the burst, the
+//! balance asks each shrinker for parts of its objects until
+//!
+//! `asked part = (owed - spare) / P`
+//!
+//! where `spare` is the free memory above the high mark, which the cache can fill again. So both
+//! sides end with about the same part of what they had, also if the burst is over. While it goes
+//! on, its requests wait briefly for the shrinkers whenever they have evicted a sixteenth of the
+//! pages that are left.
+
+use super::host::CachingStack;
+use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
+use crate::page_cache::PageCacheRef;
+use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::{Claimant, Miss, StackHost};
+use quarry_mm::zone::Zones;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Requests may evict the listed pages divided by this before they wait.
+const AHEAD: u64 = 16;
+/// Less than the pages divided by this is owed on.
+const SMALL: u64 = 64;
+/// Naps of all requests from one step of a payment to the next: some 20 ms in all.
+const MOST_NAPS: u32 = 200;
+/// Maximum number of steps of a payment.
+const MOST_STEPS: u32 = 64;
+
+fn zones<S: CachingStack>(stack: &S) -> &Zones {
+    StackHost::pages(stack).zones()
+}
+
+pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
+    let nodes = zones(stack).all().map(|zone| cache.list_sizes(zone.node()));
+    nodes.map(|sizes| sizes.active + sizes.inactive).sum()
+}
+
+/// Notes evicted pages. What the page cache evicts for itself is not owed.
+pub(super) fn note_evicted<S: CachingStack>(stack: &S, claimant: Claimant, pages: u64) {
+    if claimant == Claimant::Heap && pages > 0 && stack.shrinkers().is_any() {
+        stack.cached().balancing.debt.owed.fetch_add(pages, Relaxed);
+    }
+}
+
+/// Returns whether shrinkers owe so much that requests wait for them. O(nodes).
+#[must_use]
+pub fn is_owed<S: CachingStack>(stack: &S) -> bool {
+    let owed = stack.cached().balancing.debt.owed.load(Relaxed);
+    owed > 0
+        && stack.used_page_cache().is_some_and(|cache| owed > listed_pages(stack, cache) / AHEAD)
+}
+
+/// Naps if shrinkers owe too much and the background is about to ask them.
+pub(super) fn naps<S: CachingStack>(stack: &S, miss: &mut Miss<'_>) -> bool {
+    let naps = &stack.cached().balancing.debt.naps;
+    miss.claimant == Claimant::Heap
+        && is_owed(stack)
+        && naps.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        && miss.nap()
+}
+
+/// Lets shrinkers free what they owe. Runs outside of the gate, but for the steps in `enter`.
+pub(super) fn pay<S: CachingStack, G>(
+    stack: &S,
+    caller: ReclaimCaller,
+    enter: &impl Fn() -> G,
+) -> Shrunk {
+    let (debt, mut shrunk) = (&stack.cached().balancing.debt, Shrunk::default());
+    let lets_nap = caller == ReclaimCaller::Background;
+    debt.naps.fetch_max(if lets_nap { MOST_NAPS } else { 0 }, Relaxed);
+    let Some(cache) = stack.used_page_cache() else { return shrunk };
+    let (mut owed, mut asked, mut drained) = (0, 0, 0);
+    let drain = || {
+        let used = zones(stack).budget().used();
+        let _inside = enter();
+        stack.shrink_all();
+        used.saturating_sub(zones(stack).budget().used())
+    };
+    let pages = debt.owed.load(Relaxed) + listed_pages(stack, cache);
+    for _ in 0..MOST_STEPS {
+        owed += debt.owed.swap(0, Relaxed);
+        let due =
+            owed.saturating_sub(asked + u64::from(spare(zones(stack)).saturating_sub(drained)));
+        if due <= pages / SMALL || asked >= pages {
+            // Nothing is owed any more if the cache can come back by itself.
+            debt.owed.fetch_add(due, Relaxed);
+            break;
+        }
+        if asked == 0 {
+            // Page lists fill again, so what they give now is not spare.
+            drained = drain();
+        }
+        // A part of it, because what the shrinkers free may be spare.
+        let step = due.div_ceil(2).min(pages.div_ceil(AHEAD)).min(pages - asked);
+        let most = objects_in(zones(stack).budget().used() as usize * FRAME_BYTES);
+        let done = stack.shrinkers().shrink(caller, Ask::Owed(step, pages - asked), most);
+        shrunk += done;
+        asked += step;
+        if done.freed > 0 {
+            debt.naps.fetch_max(if lets_nap { MOST_NAPS } else { 0 }, Relaxed);
+            drain();
+        }
+    }
+    shrunk
+}
+
+fn spare(zones: &Zones) -> u32 {
+    zones.budget().free().saturating_sub(zones.budget().marks().high)
+}
