@@ -54,6 +54,7 @@ use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{
     AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, task,
 };
+use quarry_sys::seccomp::may_have_new_filter;
 
 const NS_PER_MS: u64 = 1_000_000;
 /// The thread starts when this many bytes can be given back, in a process with one thread.
@@ -70,6 +71,8 @@ const TRIM_WAIT_MS: i64 = 200;
 /// Longest wait of a request without memory for empty slots; shortest time between two such waits.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
+/// Shortest time between two attempts of threads under filters to start the thread.
+const FILTERED_NS: u64 = 1_000_000_000;
 
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
@@ -80,6 +83,8 @@ static STATE: AtomicU32 = AtomicU32::new(NONE);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 static DELAY_MS: AtomicI64 = AtomicI64::new(500);
 static BELL: AtomicU32 = AtomicU32::new(0);
+/// The program has freed memory since the thread's last look, and enough can be given back.
+static HAS_NEWS: AtomicBool = AtomicBool::new(false);
 
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
@@ -163,6 +168,7 @@ pub(crate) fn wake_reclaimer() {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
         ASLEEP if moves(ASLEEP, RUNNING) => ring(),
+        _ if !HAS_NEWS.load(Ordering::Relaxed) => HAS_NEWS.store(true, Ordering::Relaxed),
         _ => {}
     }
 }
@@ -230,13 +236,23 @@ fn step(delay_ms: i64) {
 
 #[cold]
 fn start() {
-    if !moves(NONE, STARTING) {
+    /// Time from which a thread may be started again, by the coarse clock.
+    static NEXT_START_NS: AtomicU64 = AtomicU64::new(0);
+    let now = coarse_ns();
+    if now < NEXT_START_NS.load(Ordering::Relaxed) || !moves(NONE, STARTING) {
         return;
     }
-    let created = own_stack::run_with_signals(|| thread::create(body));
+    let (created, is_filtered) = own_stack::run_with_signals(|| {
+        // A filter that the program has installed itself may kill for starting a thread.
+        let is_filtered = may_have_new_filter();
+        (!is_filtered && thread::create(body), is_filtered)
+    });
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
-    if !created {
+    if is_filtered && !is_single_threaded() {
+        // Another thread may have no filter.
+        NEXT_START_NS.store(now + FILTERED_NS, Ordering::Relaxed);
+    } else if !created {
         // The system refused a thread, so later frees do not try again.
         ALLOWED.store(false, Ordering::Relaxed);
     }
@@ -300,7 +316,8 @@ fn run() -> ! {
         pause(delay_ms);
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
-        quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
+        let is_quiet = done == Reclaimed::default() && !HAS_NEWS.swap(false, Ordering::Relaxed);
+        quiet = if is_quiet { quiet + 1 } else { 0 };
         // Memory that the policy retains becomes due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();

@@ -24,6 +24,7 @@ use core::ptr::null_mut;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
+use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::memfd::map_sealed;
 use quarry_sys::own_stack;
@@ -71,13 +72,14 @@ core::arch::global_asm!(".protected quarry_record");
 
 /// Makes the page, or defers this to the first publication. Called once, when the object is loaded.
 pub(crate) fn begin() {
+    let _errno = KeepErrno::new();
+    let is_free = !is_confined() && !seccomp::may_be_filtered();
     let wish = settings().record;
     if wish == Wish::None {
         return;
     }
-    let _errno = KeepErrno::new();
     note_pid();
-    if wish == Wish::OnDemand && !seccomp::may_be_filtered() {
+    if wish == Wish::OnDemand && is_free {
         IS_AWAITED.store(true, Relaxed);
     } else if !make(LEAST_DESCRIPTOR) {
         return;

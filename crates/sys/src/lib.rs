@@ -12,8 +12,8 @@
 //! Order of the modules, each using only those before it: `counters`, `errno`, `glibc`,
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
-//! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
-//! `statm`; `percpu`; on its own, `prefetch`.
+//! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `scheduling`; `os`; `cgroup`,
+//! `overcommit`, `statm`; `percpu`; on its own, `prefetch`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -46,6 +46,7 @@ pub mod primitive;
 pub mod random;
 pub mod record_page;
 pub mod report;
+pub mod scheduling;
 pub mod seccomp;
 pub mod send_descriptor;
 pub mod statm;

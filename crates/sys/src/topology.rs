@@ -6,6 +6,7 @@ use crate::known::Known;
 use crate::own_stack;
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crate::report::Line;
+use crate::seccomp::may_be_filtered;
 use crate::system_call::{checked, filled};
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -14,7 +15,7 @@ use core::ptr::null_mut;
 /// Bytes of the largest CPU mask: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
 
-type Mask = [u64; MASK_BYTES / 8];
+pub(crate) type Mask = [u64; MASK_BYTES / 8];
 
 /// Number of CPUs in a mask, at least 1.
 fn count(mask: &Mask) -> u32 {
@@ -81,18 +82,9 @@ pub fn ask() {
     let _ = memory_node_limit();
 }
 
-/// Lets a live thread run on all CPUs of `AT_START`, even if its creator may run on fewer. If the
-/// process has lost all of those CPUs, the thread may run on all CPUs of its control group.
-pub fn run_anywhere(thread: libc::pthread_t) {
-    let (given, _) = affinity_at_start();
-    for mask in [given, [!0; MASK_BYTES / 8]] {
-        // SAFETY: the kernel reads MASK_BYTES bytes of the mask; `cpu_set_t` only names the type.
-        let done =
-            unsafe { libc::pthread_setaffinity_np(thread, MASK_BYTES, mask.as_ptr().cast()) };
-        if done == 0 {
-            return;
-        }
-    }
+/// The CPUs on which the process could run when this function was first called, as a mask.
+pub(crate) fn cpus_at_start() -> Mask {
+    affinity_at_start().0
 }
 
 /// The possible CPUs of the machine: those that it can ever have. Read once.
@@ -150,7 +142,8 @@ pub fn node_number_limit() -> u32 {
 }
 
 /// An exclusive upper bound of the numbers of NUMA nodes from which the process may get memory, at
-/// least 1. Read once: by a system call if possible, a tenth of the cost of reading a file.
+/// least 1. Read once, at the start: by a system call if possible, a tenth of the cost of reading a
+/// file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
     static KNOWN: Known = Known::new();
@@ -165,6 +158,10 @@ fn ask_for_memory_nodes() -> u32 {
     const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
     /// Bits of a mask that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
     const NODES: usize = 1024;
+    // Filters of containers refuse the call.
+    if may_be_filtered() {
+        return node_number_limit();
+    }
     let mut mask = [0 as libc::c_ulong; NODES / libc::c_ulong::BITS as usize];
     // SAFETY: the mask is writable for NODES bits; the pointer for the mode is null.
     let asked = unsafe {

@@ -16,7 +16,7 @@ use core::str::from_utf8;
 use quarry_sys::file::find_piece;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex};
-use quarry_sys::topology::run_anywhere;
+use quarry_sys::scheduling::become_ordinary;
 
 /// Bytes of stack: four times what `ReclaimState` and a few batches take, and 192 KiB for functions
 /// of the program (shrinkers, callbacks for pressure, and backings of mappings).
@@ -61,11 +61,6 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     (least + STACK_BYTES).next_multiple_of(4096)
 }
 
-fn ordinary() -> libc::sched_param {
-    // SAFETY: the structure has numbers only: the priority 0, and in musl some that are unused.
-    unsafe { core::mem::zeroed() }
-}
-
 /// Starts the thread with `body`, detached; returns whether it was started.
 #[inline(never)]
 pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
@@ -84,21 +79,8 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
         libc::sigfillset(every.as_mut_ptr());
         let before = (*BLOCKED.0.get()).as_mut_ptr();
         libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
-        // If the system refuses these attributes, `begin` makes the thread ordinary.
-        let ordinary = ordinary();
-        libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
-        libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
-        libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_EXPLICIT_SCHED);
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-        let mut result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
-        if result != 0 {
-            libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_INHERIT_SCHED);
-            result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
-        }
-        if result == 0 {
-            // The thread never ends, so its `pthread_t` stays valid.
-            run_anywhere(thread.assume_init());
-        }
+        let result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
         libc::pthread_sigmask(libc::SIG_SETMASK, before, null_mut());
         libc::pthread_attr_destroy(attributes);
         result == 0
@@ -106,13 +88,9 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
 }
 
 pub(super) fn begin() {
-    let ordinary = ordinary();
-    // SAFETY: the name is NUL-terminated and has at most 16 bytes; the parameters outlive the call.
-    unsafe {
-        libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
-        let (own, policy) = (0, libc::SCHED_OTHER);
-        libc::syscall(libc::SYS_sched_setscheduler, own, policy, &raw const ordinary);
-    }
+    // SAFETY: the name is NUL-terminated and has at most 16 bytes.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"quarry-reclaim".as_ptr()) };
+    become_ordinary();
     privileges::begin();
     watch_process();
 }
