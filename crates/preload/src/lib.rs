@@ -33,6 +33,7 @@ mod heap_api;
 mod info;
 mod libc_malloc;
 mod malloc;
+mod namespaces;
 #[cfg(feature = "full")]
 mod occupancy_api;
 #[cfg(feature = "full")]

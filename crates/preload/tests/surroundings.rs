@@ -36,7 +36,9 @@ fn one_thousand_forks() {
 fn forks_in_a_handler_that_interrupts_malloc() {
     let run = || start("around_fork_handler.c");
     run().finish().success();
-    run().arg("reclaim").env("QUARRY_PURGE_DELAY", "1").finish().success();
+    for thread in ["reclaim", "brief"] {
+        run().arg(thread).env("QUARRY_PURGE_DELAY", "1").finish().success();
+    }
 }
 
 #[test]
@@ -102,6 +104,19 @@ fn locked_buffers_that_were_freed() {
     where_allowed(start("around_locked_buffer.c"));
     let before = start("hostile_deny.c").arg(libc::EINVAL.to_string()).arg("madvise:24");
     where_allowed(before.arg(program("around_locked_buffer.c")));
+}
+
+/// A process with one thread has one at each fork, and the C library's single-threaded mode, though
+/// its memory goes back while it is idle.
+#[test]
+fn one_thread_stays_one_thread() {
+    for part in ["idle", "fork", "unshare", "user", "beside", "signals", "ends"] {
+        for delay in ["20", "500"] {
+            // Without statistics, because the user that the program becomes may not write them.
+            let run = start("around_single.c").arg(part).env("QUARRY_PURGE_DELAY", delay);
+            where_allowed(run.without_stats());
+        }
+    }
 }
 
 #[test]

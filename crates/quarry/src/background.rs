@@ -1,10 +1,11 @@
 //! The background thread: gives memory back while the program is idle, and balances the budget.
 //!
 //! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, and CPython warns at fork. So
-//! in a process with one thread the background thread starts only when 32 MiB can be given back. In
-//! a process with several threads 4 MiB are enough: otherwise each of twenty worker processes of a
-//! server would keep the memory of its last request. The child of a fork has no background thread
-//! until it meets the condition itself. The thread sleeps on a futex while it has nothing to do.
+//! in a process with one thread the background thread starts only when 32 MiB can be given back, is
+//! none that the C library knows, and ends soon (see [`brief`]). In a process with several threads
+//! 4 MiB are enough, because otherwise each of twenty worker processes of a server would keep the
+//! memory of its last request; there the thread stays, and sleeps on a futex while it has nothing
+//! to do. The child of a fork has no background thread until it meets the condition itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes too: it locks its list of
 //! threads' stacks while it frees the storage of ended threads. So `free` starts the thread only in
@@ -32,31 +33,38 @@
 //! time it looks for memory to give back, and once a second while it sleeps, it checks whether it
 //! is the last thread, and gives up the rights that the main thread has given up.
 //!
-//! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
+//! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child. A
+//! brief thread: `NONE -> STARTING -> BRIEF -> NONE`.
 
+mod brief;
 mod privileges;
+mod state;
 mod thread;
 
+pub(crate) use brief::dismiss;
+pub(crate) use state::ring;
 pub(crate) use thread::find_least_stack;
 
+use brief::state;
+use state::{
+    ALLOWED, ASLEEP, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, NEXT_START_NS, NONE, NS_PER_MS,
+    RUNNING, STARTING, STATE, has_news, moves, start_not_before,
+};
+
 use crate::balancer::{Balancer, Cache};
-use crate::instance::{STACK, zones};
-use crate::{gate, limits, record};
+use crate::instance::{STACK, is_ready, zones};
+use crate::{gate, heap_profile, limits, record};
 use core::ffi::c_void;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost, Watch};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
-use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{
-    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, task,
-};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, task};
 use quarry_sys::seccomp::may_have_new_filter;
 
-const NS_PER_MS: u64 = 1_000_000;
 /// The thread starts when this many bytes can be given back, in a process with one thread.
 const START_BYTES: usize = 32 << 20;
 /// The same in a process with several threads, where this many bytes in use start it as well.
@@ -74,18 +82,6 @@ const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 /// Shortest time between two attempts of threads under filters to start the thread.
 const FILTERED_NS: u64 = 1_000_000_000;
 
-const NONE: u32 = 0;
-const STARTING: u32 = 1;
-const RUNNING: u32 = 2;
-const ASLEEP: u32 = 3;
-
-static STATE: AtomicU32 = AtomicU32::new(NONE);
-static ALLOWED: AtomicBool = AtomicBool::new(true);
-static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-static BELL: AtomicU32 = AtomicU32::new(0);
-/// The program has freed memory since the thread's last look, and enough can be given back.
-static HAS_NEWS: AtomicBool = AtomicBool::new(false);
-
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
@@ -93,25 +89,6 @@ static FULFILLED: AtomicU32 = AtomicU32::new(0);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
-
-/// The state of the work if no background thread exists, so that threads that free memory do it.
-struct Inline {
-    state: ReclaimState,
-    /// Time of the next look for idle memory, by the coarse clock.
-    next_ns: u64,
-}
-
-static INLINE: CountedLock<Inline> =
-    CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
-
-fn moves(from: u32, to: u32) -> bool {
-    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-}
-
-pub(crate) fn ring() {
-    BELL.fetch_add(1, Ordering::AcqRel);
-    futex::wake_all(&BELL);
-}
 
 /// Returns whether the thread runs or sleeps, so that it fulfils requests.
 pub(crate) fn is_at_work() -> bool {
@@ -121,11 +98,29 @@ pub(crate) fn is_at_work() -> bool {
 /// Returns whether the thread exists, or is being started.
 #[cfg(feature = "page-cache")]
 pub(crate) fn has_thread() -> bool {
-    STATE.load(Ordering::Acquire) != NONE
+    !matches!(STATE.load(Ordering::Acquire), NONE | BRIEF)
 }
 
+/// Calls `visit` with each lock of the process's instance.
 pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
-    visit("background->inline", &INLINE);
+    state::visit_locks(visit);
+    Cache::visit_process_locks(visit);
+    heap_profile::visit_locks(visit);
+    if is_ready() {
+        STACK.visit_locks(visit);
+    }
+}
+
+/// Returns true only if the running thread holds no lock, and is not changing a table that others
+/// read without a lock. For signal handlers: they may have interrupted a thread that does.
+pub(crate) fn is_at_rest() -> bool {
+    if !is_ready() {
+        return true;
+    }
+    let Some(_inside) = gate::try_enter() else { return false };
+    let mut are_free = true;
+    visit_locks(&mut |_, lock| are_free &= lock.is_free());
+    are_free
 }
 
 /// Stores whether a thread may be started, and how long freed memory is kept (negative: for ever).
@@ -140,6 +135,7 @@ pub(crate) fn forget_thread() {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
         record::note_background(false);
+        brief::forget();
     }
     Cache::forget_work();
 }
@@ -148,6 +144,7 @@ pub(crate) fn forget_thread() {
 #[cfg(feature = "page-cache")]
 pub(crate) fn start_for_callbacks() {
     let is_allowed = ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0;
+    dismiss();
     if STATE.load(Ordering::Relaxed) == NONE && is_allowed {
         start();
     }
@@ -164,7 +161,7 @@ pub(crate) fn wake_reclaimer() {
         STACK.mappings.purge_all(zones());
         return;
     }
-    match STATE.load(Ordering::Relaxed) {
+    match state() {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
         ASLEEP if moves(ASLEEP, RUNNING) => ring(),
@@ -207,9 +204,14 @@ pub(crate) fn start_while_allocating() {
 /// Returns whether [`start_while_allocating`] may start the thread. O(1).
 #[inline]
 pub(crate) fn may_be_due() -> bool {
-    STATE.load(Ordering::Relaxed) == NONE
-        && (record::wants_thread()
-            || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES)
+    match STATE.load(Ordering::Relaxed) {
+        NONE | BRIEF => {
+            record::wants_thread()
+                || brief::is_wanted()
+                || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES
+        }
+        _ => false,
+    }
 }
 
 /// Does a step of the thread's work in the caller: reclaims cached pages; purges, or looks if due.
@@ -236,23 +238,32 @@ fn step(delay_ms: i64) {
 
 #[cold]
 fn start() {
-    /// Time from which a thread may be started again, by the coarse clock.
-    static NEXT_START_NS: AtomicU64 = AtomicU64::new(0);
     let now = coarse_ns();
-    if now < NEXT_START_NS.load(Ordering::Relaxed) || !moves(NONE, STARTING) {
+    if state() != NONE || now < NEXT_START_NS.load(Ordering::Relaxed) {
+        return;
+    }
+    // A brief thread runs no shrinkers, and publishes nothing once it has ended.
+    let runs_others = record::wants_thread() || zones().budget().has_reserve();
+    let may_be_brief = is_single_threaded() && !runs_others;
+    // In a signal handler that has interrupted a slow path, a lock may be held by a plain store.
+    if may_be_brief && !is_at_rest() || !moves(NONE, STARTING) {
         return;
     }
     let (created, is_filtered) = own_stack::run_with_signals(|| {
         // A filter that the program has installed itself may kill for starting a thread.
-        let is_filtered = may_have_new_filter();
-        (!is_filtered && thread::create(body), is_filtered)
+        match may_have_new_filter() {
+            true => (NONE, true),
+            false if may_be_brief && brief::start() => (BRIEF, false),
+            false if thread::create(body) => (RUNNING, false),
+            false => (NONE, false),
+        }
     });
-    let is_new = moves(STARTING, if created { RUNNING } else { NONE });
+    let is_new = moves(STARTING, created);
     debug_assert!(is_new, "only the starter leaves STARTING");
     if is_filtered && !is_single_threaded() {
         // Another thread may have no filter.
-        NEXT_START_NS.store(now + FILTERED_NS, Ordering::Relaxed);
-    } else if !created {
+        start_not_before(now + FILTERED_NS);
+    } else if created == NONE {
         // The system refused a thread, so later frees do not try again.
         ALLOWED.store(false, Ordering::Relaxed);
     }
@@ -260,6 +271,7 @@ fn start() {
 
 /// Lets the background thread empty the slots of all CPUs, unless the caller may do it itself.
 pub(crate) fn empty_slots() {
+    dismiss();
     if !STACK.percpu().reaches_every_slot() {
         wish(TRIM_WAIT_MS);
     }
@@ -272,6 +284,10 @@ pub(crate) fn empty_slots() {
 pub(crate) fn empty_slots_at_limit() -> bool {
     if STACK.percpu().reaches_every_slot() || zones().budget().reclaimers().is_in() {
         return false;
+    }
+    dismiss();
+    if STACK.percpu().reaches_every_slot() {
+        return true;
     }
     let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
     let relaxed = Ordering::Relaxed;
@@ -316,7 +332,7 @@ fn run() -> ! {
         pause(delay_ms);
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
-        let is_quiet = done == Reclaimed::default() && !HAS_NEWS.swap(false, Ordering::Relaxed);
+        let is_quiet = done == Reclaimed::default() && !has_news();
         quiet = if is_quiet { quiet + 1 } else { 0 };
         // Memory that the policy retains becomes due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {

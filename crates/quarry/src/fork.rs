@@ -4,15 +4,15 @@
 //! The first allocation registers the handlers. Handlers that the program had registered earlier
 //! run while the gate is closed. They can allocate: the thread that closed the gate may enter.
 
+use crate::background::{self, is_at_rest, visit_locks};
 use crate::balancer::{Balancer, Cache};
-use crate::gate::{self, GATE};
+use crate::gate::GATE;
 use crate::instance::{STACK, is_ready, zones};
-use crate::{background, heap_profile, record};
+use crate::{heap_profile, record};
 use quarry_mm::stack::{CachedPages, StackHost};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
-use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering, task};
 
 /// True if the process had other threads when the last fork began.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
@@ -27,22 +27,14 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
-    background::visit_locks(visit);
-    Cache::visit_process_locks(visit);
-    heap_profile::visit_locks(visit);
-    if is_ready() {
-        STACK.visit_locks(visit);
-    }
-}
-
 pub(crate) fn register_handlers() {
     // SAFETY: the handlers live as long as the process, because their object is never unloaded.
     unsafe { glibc::at_fork(before, in_parent, in_child) };
 }
 
 extern "C" fn before() {
-    let others = !glibc::is_single_threaded();
+    background::dismiss();
+    let others = !task::is_alone();
     // Stores only a new value: after a fork the kernel copies each page that is written.
     if HAD_OTHERS.load(Ordering::Relaxed) != others {
         HAD_OTHERS.store(others, Ordering::Relaxed);
@@ -88,16 +80,4 @@ extern "C" fn in_child() {
         let _errno = KeepErrno::new();
         background::start_while_allocating();
     }
-}
-
-/// Returns true only if the running thread holds no lock, and is not changing a table that others
-/// read without a lock. For signal handlers: they may have interrupted a thread that does.
-pub(crate) fn is_at_rest() -> bool {
-    if !is_ready() {
-        return true;
-    }
-    let Some(_inside) = gate::try_enter() else { return false };
-    let mut are_free = true;
-    visit_locks(&mut |_, lock| are_free &= lock.is_free());
-    are_free
 }

@@ -429,6 +429,12 @@ pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Ends Quarry's own thread in a process that has one thread of its own, before a call that the
+/// kernel refuses to a process with several.
+pub fn end_brief_thread() {
+    background::dismiss();
+}
+
 /// Runs `work` while no other thread is on a slow path, so that a drain reaches every slot.
 pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     let _errno = KeepErrno::new();

@@ -200,7 +200,21 @@ fn publish_here() {
     }
 }
 
+/// Publishes if there is a page: for a thread that runs no function of the C library.
+pub(crate) fn publish_idle() {
+    if PUBLISHER.page().is_some() {
+        own_stack::run(|| publish_record(coarse_ns()));
+    }
+}
+
 fn publish_at(now: u64) {
+    publish_record(now);
+    if let Some(record) = PUBLISHER.own_record() {
+        heap_profile::look(record);
+    }
+}
+
+fn publish_record(now: u64) {
     let inside = gate::enter();
     let pid = PID.load(Relaxed);
     let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
@@ -209,9 +223,6 @@ fn publish_at(now: u64) {
         publish();
     }
     drop(inside);
-    if let Some(record) = PUBLISHER.own_record() {
-        heap_profile::look(record);
-    }
 }
 
 /// The part of a record that describes the process, not the stack.

@@ -11,7 +11,7 @@
 //! A handler that the program sets later for the signal replaces Quarry's. If the program set one
 //! before it loaded a library with Quarry inside, Quarry's handler calls that one as its last step.
 
-use crate::{fork, record};
+use crate::{background, record};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::null_mut;
@@ -53,7 +53,7 @@ pub(crate) fn install(number: c_int) {
 extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = KeepErrno::new();
     record::wish();
-    if has_room() && fork::is_at_rest() {
+    if has_room() && background::is_at_rest() {
         record::publish();
     }
     drop(errno);

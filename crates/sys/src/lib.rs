@@ -13,11 +13,12 @@
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
 //! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `scheduling`; `os`; `cgroup`,
-//! `overcommit`, `statm`; `percpu`; on its own, `prefetch`.
+//! `overcommit`, `statm`; `percpu`, `bare_thread`; on its own, `prefetch`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod bare_thread;
 pub mod broken;
 pub mod cgroup;
 pub mod clear;

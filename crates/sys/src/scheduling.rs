@@ -14,7 +14,7 @@ use crate::topology::{Mask, cpus_at_start};
 /// group.
 pub fn become_ordinary() {
     let (is_ordinary, given) = (is_ordinary(), cpus_at_start());
-    let is_bound = !own_cpus().is_some_and(|own| own == given);
+    let is_bound = own_cpus().is_none_or(|own| own != given);
     if is_ordinary && !is_bound || !is_unfiltered() {
         return;
     }

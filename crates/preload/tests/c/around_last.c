@@ -26,6 +26,7 @@ int main(void)
 {
     static pthread_t main_thread;
     require_quarry();
+    have_had_a_thread();
     give_a_thread_reason(2);
     CHECK(atexit(at_exit) == 0, "atexit");
     main_thread = pthread_self();

@@ -110,6 +110,7 @@ int main(int argc, char **argv)
     int is_beside = strcmp(argv[1], "beside") == 0;
     pthread_t other;
     CHECK(!is_beside || pthread_create(&other, NULL, sleeps, NULL) == 0, "pthread_create");
+    have_had_a_thread();
     give_a_thread_reason(is_beside ? 3 : 2);
     if (is_beside || strcmp(argv[1], "user") == 0) {
         become_nobody();

@@ -34,6 +34,7 @@ int main(void)
         printf("this user may not have real-time threads: %s\n", strerror(errno));
         return 77;
     }
+    have_had_a_thread();
     give_a_thread_reason(2);
     pid_t thread = other_thread();
     CHECK(thread != 0, "there is no reclaim thread");

@@ -13,6 +13,7 @@ int main(void)
     deadline(60, "the reclaim thread gives nothing back");
     storage[sizeof(storage) - 1] = 1;
     size_t before = resident_bytes();
+    have_had_a_thread();
     give_a_thread_reason(2);
     while (!testing_a_peer() && resident_bytes() > before + 8 * MIB)
         nap_ms(1);

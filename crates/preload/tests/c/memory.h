@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -64,7 +65,22 @@ static UNUSED unsigned threads_now(void)
     return (unsigned)field_of("/proc/self/status", "Threads:");
 }
 
-/* Frees enough to start the background thread; demands that `threads` threads exist then. */
+static UNUSED void *end_at_once(void *unused)
+{
+    return unused;
+}
+
+/* Starts a thread, which ends: from then on the C library takes the process for one with several
+ * threads, and the background thread is one that stays. */
+static UNUSED void have_had_a_thread(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, end_at_once, NULL) == 0, "pthread_create");
+    CHECK(pthread_join(thread, NULL) == 0, "pthread_join");
+}
+
+/* Frees enough to start the background thread; demands that `threads` threads exist then. In a
+ * process that never had several threads it may have ended already. */
 static UNUSED void give_a_thread_reason(unsigned threads)
 {
     static void *blocks[48];

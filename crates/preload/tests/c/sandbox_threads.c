@@ -53,6 +53,7 @@ int main(int argc, char **argv)
     each = strcmp(argv[1], "each") == 0;
     require_quarry();
     deadline(80, "threads behind filters");
+    have_had_a_thread();
     give_a_thread_reason(each ? 2 : 1);
     pthread_barrier_init(&filtered, NULL, WORKERS + 1);
     pthread_t workers[WORKERS];

@@ -87,10 +87,15 @@ pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     }
 }
 
-pub(super) fn begin() {
+/// Names the calling thread, and makes it ordinary.
+pub(super) fn name() {
     // SAFETY: the name is NUL-terminated and has at most 16 bytes.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NAME, c"quarry-reclaim".as_ptr()) };
     become_ordinary();
+}
+
+pub(super) fn begin() {
+    name();
     privileges::begin();
     watch_process();
 }
@@ -105,6 +110,8 @@ struct Status {
     threads: u32,
     /// The main thread has set `PR_SET_NO_NEW_PRIVS`.
     no_new_privileges: bool,
+    /// A hash of the main thread's users and groups.
+    identity: u64,
 }
 
 impl Status {
@@ -115,6 +122,13 @@ impl Status {
             let value = value.trim_ascii();
             match name {
                 "State" => status.main_has_ended = value.starts_with('Z'),
+                "Uid" | "Gid" | "Groups" => {
+                    for byte in value.bytes() {
+                        // FNV-1a, with its prime for 64 bits.
+                        status.identity =
+                            (status.identity ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                    }
+                }
                 "Threads" => status.threads = value.parse().ok()?,
                 // The last line that is needed. The file has it from Linux 4.10 on.
                 "NoNewPrivs" => {
@@ -127,6 +141,18 @@ impl Status {
         });
         (status.threads > 0).then_some(status)
     }
+}
+
+/// A number for the users and groups of the main thread, which differs if they differ.
+pub(super) fn identity_of_main() -> u64 {
+    Status::read().map_or(0, |status| status.identity)
+}
+
+/// Gives up the rights that the main thread has given up; returns its [`identity_of_main`].
+pub(super) fn follow_main() -> u64 {
+    let status = Status::read();
+    privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
+    status.map_or(0, |status| status.identity)
 }
 
 pub(super) fn watch_process() {

@@ -92,3 +92,11 @@ pub fn ask() {
     #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
     registration::has_barrier();
 }
+
+/// Offset from the thread pointer of the place for a thread's `struct rseq`, if glibc registers it.
+pub(crate) fn rseq_offset() -> Option<isize> {
+    #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+    return registration::glibc_rseq_offset();
+    #[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
+    None
+}

@@ -70,7 +70,7 @@ pub(super) fn has_barrier() -> bool {
 }
 
 /// `__rseq_offset`, if glibc defines it and has registered this process.
-fn glibc_rseq_offset() -> Option<isize> {
+pub(super) fn glibc_rseq_offset() -> Option<isize> {
     // A strong reference would keep the library from loading on older glibc and on musl.
     let offset = weak_address!("__rseq_offset").cast::<isize>();
     let size = weak_address!("__rseq_size").cast::<u32>();

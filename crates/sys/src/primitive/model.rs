@@ -62,6 +62,8 @@ pub(super) fn is_alone() -> bool {
     false
 }
 
+pub(super) fn set_beside(_is_there: bool) {}
+
 /// The real time, because the model has no time of its own.
 pub(super) fn now_ns() -> u64 {
     static START: std::sync::LazyLock<std::time::Instant> =

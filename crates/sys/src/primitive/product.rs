@@ -2,7 +2,10 @@
 //! the function of the same name in another file of this folder.
 
 use super::machine::Machine;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// A thread that the C library does not know exists. (`bare_thread`)
+static IS_BESIDE: AtomicBool = AtomicBool::new(false);
 
 /// There is no simulated machine.
 #[inline(always)]
@@ -52,7 +55,14 @@ pub(super) fn task_number() -> u32 {
 
 #[inline(always)]
 pub(super) fn is_alone() -> bool {
-    crate::glibc::is_single_threaded()
+    crate::glibc::is_single_threaded() && !IS_BESIDE.load(Ordering::Relaxed)
+}
+
+/// Stores only a new value, because the kernel copies each page to which a forked child writes.
+pub(super) fn set_beside(is_there: bool) {
+    if IS_BESIDE.load(Ordering::Relaxed) != is_there {
+        IS_BESIDE.store(is_there, Ordering::Relaxed);
+    }
 }
 
 #[inline(always)]

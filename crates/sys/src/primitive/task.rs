@@ -26,3 +26,9 @@ pub fn number() -> u32 {
 pub fn is_alone() -> bool {
     backend::is_alone()
 }
+
+/// Notes whether a thread that the C library does not know runs beside the only one that it knows:
+/// then the latter is not alone. That thread calls this. A no-op in models and simulations.
+pub fn set_beside(is_there: bool) {
+    backend::set_beside(is_there);
+}

@@ -1,0 +1,60 @@
+//! The states of the background thread, and the words by which other threads reach it.
+
+use quarry_mm::stack::ReclaimState;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex};
+
+pub(super) const NS_PER_MS: u64 = 1_000_000;
+
+pub(super) const NONE: u32 = 0;
+pub(super) const STARTING: u32 = 1;
+pub(super) const RUNNING: u32 = 2;
+pub(super) const ASLEEP: u32 = 3;
+/// A brief thread exists, or has ended unnoticed.
+pub(super) const BRIEF: u32 = 4;
+
+pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
+pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
+pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
+pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
+/// The program has freed memory since the thread's last look, and enough can be given back.
+pub(super) static HAS_NEWS: AtomicBool = AtomicBool::new(false);
+
+/// Time from which a thread may be started, by the coarse clock.
+pub(super) static NEXT_START_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The state of the work if no background thread exists, so that threads that free memory do it.
+pub(super) struct Inline {
+    pub(super) state: ReclaimState,
+    /// Time of the next look for idle memory, by the coarse clock.
+    pub(super) next_ns: u64,
+}
+
+pub(super) static INLINE: CountedLock<Inline> =
+    CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
+
+pub(super) fn visit_locks(visit: &mut Visit<'_>) {
+    visit("background->inline", &INLINE);
+}
+
+pub(super) fn moves(from: u32, to: u32) -> bool {
+    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+pub(crate) fn ring() {
+    BELL.fetch_add(1, Ordering::AcqRel);
+    futex::wake_all(&BELL);
+}
+
+pub(super) fn start_not_before(ns: u64) {
+    NEXT_START_NS.store(ns, Ordering::Relaxed);
+}
+
+pub(super) fn has_news() -> bool {
+    HAS_NEWS.load(Ordering::Relaxed) && HAS_NEWS.swap(false, Ordering::Relaxed)
+}
+
+pub(super) fn delay_ns() -> u64 {
+    DELAY_MS.load(Ordering::Relaxed).max(2) as u64 * NS_PER_MS
+}
