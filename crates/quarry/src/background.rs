@@ -1,11 +1,10 @@
 //! The background thread: gives memory back while the program is idle, and balances the budget.
 //!
 //! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, and CPython warns at fork. So
-//! in a process with one thread the background thread starts only when 32 MiB can be given back, is
+//! in a process with one thread the background thread starts only when 4 MiB can be given back, is
 //! none that the C library knows, and ends soon (see [`brief`]). In a process with several threads
-//! 4 MiB are enough, because otherwise each of twenty worker processes of a server would keep the
-//! memory of its last request; there the thread stays, and sleeps on a futex while it has nothing
-//! to do. The child of a fork has no background thread until it meets the condition itself.
+//! it stays, and sleeps on a futex while it has nothing to do. The child of a fork has no background
+//! thread until it meets the condition itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes too: it locks its list of
 //! threads' stacks while it frees the storage of ended threads. So `free` starts the thread only in
@@ -47,8 +46,8 @@ pub(crate) use thread::find_least_stack;
 
 use brief::state;
 use state::{
-    ALLOWED, ASLEEP, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, NEXT_START_NS, NONE, NS_PER_MS,
-    RUNNING, STARTING, STATE, has_news, moves, start_not_before,
+    ALLOWED, ASLEEP, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS, NONE, NS_PER_MS,
+    RUNNING, STARTING, STATE, has_news, moves, note_left, start_not_before,
 };
 
 use crate::balancer::{Balancer, Cache};
@@ -62,14 +61,13 @@ use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 use quarry_sys::seccomp::may_have_new_filter;
 
-/// The thread starts when this many bytes can be given back, in a process with one thread.
-const START_BYTES: usize = 32 << 20;
-/// The same in a process with several threads, where this many bytes in use start it as well.
-const START_BESIDE_BYTES: usize = 4 << 20;
-const START_BESIDE_FRAMES: u32 = (START_BESIDE_BYTES / FRAME_BYTES) as u32;
+/// The thread starts when this many bytes can be given back, and in a process with several threads
+/// when as many are in use.
+const START_BYTES: usize = 4 << 20;
+const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
 /// The thread sleeps after this many searches in a row (*looks*) that find no memory to give back.
 const QUIET_LOOKS: usize = 8;
 /// Longest time between two calls of `watch_process`, which checks the main thread.
@@ -85,8 +83,6 @@ const FILTERED_NS: u64 = 1_000_000_000;
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
-/// Spare bytes that the last search left, or fewer: neighbours in use keep them in memory.
-static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -175,9 +171,8 @@ pub(crate) fn wake_reclaimer() {
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 10_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
-    let enough = if is_single_threaded() { START_BYTES } else { START_BESIDE_BYTES };
     let freeable = STACK.mappings.freeable_bytes(zones()) + STACK.limits.barns();
-    if freeable >= enough {
+    if freeable >= START_BYTES {
         return true;
     }
     let now = coarse_ns();
@@ -187,7 +182,7 @@ fn is_worth_a_thread() -> bool {
     NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
     let spare = ReclaimState::bound(&STACK);
     let left = LEFT.fetch_min(spare, Ordering::Relaxed).min(spare);
-    spare - left >= enough
+    spare - left >= START_BYTES
 }
 
 /// Called at the end of slow allocations, without a lock; starts the thread if it is due. O(1).
@@ -208,7 +203,7 @@ pub(crate) fn may_be_due() -> bool {
         NONE | BRIEF => {
             record::wants_thread()
                 || brief::is_wanted()
-                || !is_single_threaded() && zones().budget().used() >= START_BESIDE_FRAMES
+                || !is_single_threaded() && zones().budget().used() >= START_FRAMES
         }
         _ => false,
     }
@@ -368,7 +363,7 @@ fn pause(delay_ms: i64) {
 }
 
 fn sleep() {
-    LEFT.store(ReclaimState::bound(&STACK), Ordering::Relaxed);
+    note_left();
     if !moves(RUNNING, ASLEEP) {
         return;
     }

@@ -65,13 +65,16 @@ static void no_thread(void)
 static void small(void)
 {
     for (int i = 0; i < 50; i++)
-        come_and_go(20 * MIB);
-    CHECK(threads_now() == 1, "%u threads for 20 MiB", threads_now());
-    come_and_go(256 * MIB);
-    /* A thread that the C library does not know gives these back, and ends. */
-    CHECK(testing_a_peer() || __libc_single_threaded, "several threads for 256 MiB");
-    while (threads_now() != 1)
-        nap_ms(1);
+        come_and_go(2 * MIB);
+    CHECK(threads_now() == 1, "%u threads for 2 MiB", threads_now());
+    for (size_t bytes = 16 * MIB; bytes <= 256 * MIB; bytes *= 16) {
+        come_and_go(bytes);
+        /* A thread that the C library does not know gives these back, and ends. */
+        CHECK(testing_a_peer() || __libc_single_threaded, "several threads for %zu bytes", bytes);
+        while (threads_now() != 1)
+            nap_ms(1);
+        CHECK(testing_a_peer() || grown() <= 3 * MIB, "%zu of %zu bytes kept", grown(), bytes);
+    }
 }
 
 static void trim(void)

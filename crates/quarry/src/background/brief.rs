@@ -10,12 +10,12 @@
 //! looks at the heap profile's bell. While it exists the program's thread locks as one of several.
 
 use super::state::{
-    BELL, BRIEF, INLINE, NONE, STATE, delay_ns, has_news, moves, ring, start_not_before,
+    BELL, BRIEF, INLINE, NONE, STATE, delay_ns, has_news, moves, note_left, ring, start_not_before,
 };
 use super::{privileges, thread};
-use crate::instance::{STACK, zones};
+use crate::instance::STACK;
 use crate::{gate, limits, record};
-use quarry_mm::stack::{Reclaimed, StackHost, Watch};
+use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost, Watch};
 use quarry_sys::bare_thread;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::errno::KeepErrno;
@@ -102,12 +102,13 @@ fn run() {
         record::publish_idle();
         let is_quiet = done == Reclaimed::default() && !has_news();
         quiet = if is_quiet { quiet + 1 } else { 0 };
-        if STACK.mappings.freeable_bytes(zones()) + STACK.limits.barns() < LEAST_BYTES {
+        if ReclaimState::bound(&STACK) < LEAST_BYTES {
             break;
         }
         // Memory that the policy retains becomes due after as many looks.
         quiet = if kept > 1 { quiet.saturating_sub(1) } else { quiet };
     }
+    note_left();
     record::note_background(false);
     STACK.percpu().leave_barrier_to(None);
 }

@@ -1,9 +1,12 @@
 //! The states of the background thread, and the words by which other threads reach it.
 
+use crate::instance::STACK;
 use quarry_mm::stack::ReclaimState;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex};
+use quarry_sys::primitive::{
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex,
+};
 
 pub(super) const NS_PER_MS: u64 = 1_000_000;
 
@@ -20,6 +23,9 @@ pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 /// The program has freed memory since the thread's last look, and enough can be given back.
 pub(super) static HAS_NEWS: AtomicBool = AtomicBool::new(false);
+
+/// Bytes of free memory that the last looks left, or fewer: neighbours in use keep them.
+pub(super) static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Time from which a thread may be started, by the coarse clock.
 pub(super) static NEXT_START_NS: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +55,11 @@ pub(crate) fn ring() {
 
 pub(super) fn start_not_before(ns: u64) {
     NEXT_START_NS.store(ns, Ordering::Relaxed);
+}
+
+/// Notes that looks have given back what they could.
+pub(super) fn note_left() {
+    LEFT.store(ReclaimState::bound(&STACK), Ordering::Relaxed);
 }
 
 pub(super) fn has_news() -> bool {
