@@ -75,7 +75,11 @@ struct Plain<'a, const N: usize>(&'a mut Line<N>);
 
 impl<const N: usize> Write for Plain<'_, N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        text.chars().try_for_each(|it| self.0.write_char(if is_plain(it) { it } else { '?' }))
+        text.chars().try_for_each(|letter| self.write_char(letter))
+    }
+
+    fn write_char(&mut self, letter: char) -> fmt::Result {
+        self.0.write_char(if is_plain(letter) { letter } else { '?' })
     }
 }
 

@@ -137,10 +137,8 @@ pub(super) fn parse_limit(text: &str) -> Option<u32> {
 /// that the process may have. No sensible limit is larger.
 #[must_use]
 pub fn least_limit(text: &str) -> u32 {
-    let bytes = text.as_bytes();
     // Docker passes on the quotes of an environment file.
-    let bytes = bytes.strip_prefix(b"\"").unwrap_or(bytes);
-    let read = match Number::split(bytes) {
+    let read = match Number::split(text.strip_prefix('"').unwrap_or(text).as_bytes()) {
         Some((number, [letter, ..])) => power(*letter).and_then(|it| number.times(1000, it)),
         _ => None,
     };

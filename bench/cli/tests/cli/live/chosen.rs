@@ -73,7 +73,7 @@ fn each_command_takes_a_name() {
 #[test]
 fn a_name_that_several_have_is_their_sum_but_no_profile() {
     let Some((one, name)) = called("two") else { return };
-    let large = "kept = b'x' * (64 << 20)";
+    let large = "large = b'x' * (64 << 20)";
     let script = format!("ctypes.CDLL(None).prctl(15, b'{name}'); {large}");
     let Some(other) = Served::python(&script) else { return };
     for served in [&one, &other] {
