@@ -31,6 +31,21 @@ fn group_that_others_fill_as_well() {
     in_limited_group("shared", "1");
 }
 
+/// Bursts of two and of four workers, together more than the limit of their group.
+#[test]
+fn workers_of_one_group_share_its_limit() {
+    for (limit_mib, workers, threads) in [(100, "2", "4"), (120, "2", "4"), (160, "4", "2")] {
+        let what = "workers of a group";
+        let Some(group) = Group::create_or_skip(Some(limit_mib << 20), what) else { return };
+        let outcome = Run::new(program("limits_prefork.c"))
+            .args([workers, threads, "16000", "20"])
+            .in_group(&group)
+            .finish();
+        assert_eq!(group.kills(), 0, "the kernel killed a worker\n{outcome}");
+        outcome.success();
+    }
+}
+
 /// Under a group's limit, beside another process that ends, or beside page cache.
 fn beside_a_neighbour(what: &str) {
     const LIMIT_MIB: u64 = 128;

@@ -6,14 +6,20 @@
 //! program that stays small never reads the files. Between two looks the budget keeps the heap
 //! within the result of the last look:
 //!
-//! `limit = min(own, held + headroom, bound - others - beside)`
+//! `limit = min(own, held + min(headroom, bound - others - beside - held) / sharers)`
 //!
 //! * `own`: the limit that was set last, by the option or by the program.
 //! * `held`: memory of the heap that is in use, or is free and still holds data.
 //! * `bound = control group's limit - margin`, and `headroom = bound - usage` of the group.
+//! * `sharers`: processes of the group, counted up to 4. If all of them grow by as much at the same
+//!   time, before one sees the growth of another, the group still has room. So a process is refused
+//!   large requests earlier than small ones.
 //! * `others = usage - resident`: the use of other processes of the group, which may come and go.
 //! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
 //!   7/8 of the last value, because `held` also has memory that is in use but not yet resident.
+//!
+//! In a group with several processes, one that has shrunk looks again after the next step, because
+//! others may use what it gave back; and what it has free goes back while the group is short.
 //!
 //! If the files cannot be read, for example because no descriptor is free, the last limit stays.
 
@@ -55,6 +61,10 @@ static HEEDED: AtomicBool = AtomicBool::new(true);
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
 /// The limit that the last look computed, in frames; all bits set if the group has no limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Growth until the next look, in frames, as the last look decided.
+static STEP: AtomicU32 = AtomicU32::new(STEP_FRAMES);
+/// The number of sharers at the last look.
+static SHARERS: AtomicU32 = AtomicU32::new(1);
 
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
@@ -117,9 +127,9 @@ pub(crate) fn before(size: usize) {
         if used <= lowest() && used != u32::MAX {
             look(reached);
         }
-    } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
+    } else if GROUP.load(Relaxed) != u32::MAX && next - held > 2 * STEP.load(Relaxed) {
         // The heap has shrunk, and other processes may use the memory that it gave back.
-        look_again();
+        look_after_step();
     }
 }
 
@@ -141,9 +151,18 @@ pub(crate) fn is_raised() -> bool {
     GROUP.load(SeqCst) > group
 }
 
-/// Called while memory goes back: from now on, growth by a step causes a look again.
+/// Called now and then while memory goes back. From now on, growth by a step causes a look again;
+/// where others share the group's limit, looks now.
 pub(crate) fn look_again() {
-    let next = held().saturating_add(STEP_FRAMES);
+    if GROUP.load(Relaxed) != u32::MAX && SHARERS.load(Relaxed) > 1 {
+        look(held());
+    } else {
+        look_after_step();
+    }
+}
+
+fn look_after_step() {
+    let next = held().saturating_add(STEP.load(Relaxed));
     if next < NEXT_LOOK.load(Relaxed) {
         NEXT_LOOK.store(next, Relaxed);
     }
@@ -159,7 +178,7 @@ fn held() -> u32 {
 #[cold]
 fn look(reached: u32) {
     // Set before the look: otherwise each pair of a large malloc and free would cause a look.
-    NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
+    NEXT_LOOK.store(reached.saturating_add(STEP.load(Relaxed)), Relaxed);
     if HEEDED.load(Relaxed) {
         own_stack::run(|| look_at_group(reached));
     }
@@ -171,14 +190,17 @@ fn look_at_group(reached: u32) {
     let mut group = match memory_limit() {
         Ok(Some(group)) => group,
         Ok(None) => {
-            NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
+            let step = STEPS_WITHOUT_LIMIT * STEP_FRAMES;
+            STEP.store(step, Relaxed);
+            NEXT_LOOK.store(reached.saturating_add(step), Relaxed);
             return set_group(u32::MAX);
         }
         // The last known limit stays, and the next step looks again.
         Err(_) => return,
     };
     // The group counts free memory that still holds data; the budget does not.
-    let room = headroom(group).min(frames(group.room_below_high));
+    SHARERS.store(group.processes, Relaxed);
+    let room = (headroom(group) / group.processes).min(frames(group.room_below_high));
     if STACK.mappings.freeable_bytes(zones()) / FRAME_BYTES > room as usize / 2 {
         STACK.mappings.purge_all(zones());
         group = memory_limit().ok().flatten().unwrap_or(group);
@@ -192,8 +214,10 @@ fn look_at_group(reached: u32) {
     let beside = resident.saturating_sub(held).max(hidden - hidden / 8);
     BESIDE.store(beside, Relaxed);
     let room = bound(group).saturating_sub(usage.saturating_sub(resident)).saturating_sub(beside);
-    set_group(room.min(held.saturating_add(headroom(group))));
-    let step = (headroom(group) / 4).clamp(SHORT_STEP_FRAMES, STEP_FRAMES);
+    let share = room.saturating_sub(held).min(headroom(group)) / group.processes;
+    set_group(room.min(held.saturating_add(share)));
+    let step = (share / 4).clamp(SHORT_STEP_FRAMES, STEP_FRAMES);
+    STEP.store(step, Relaxed);
     NEXT_LOOK.store(held.max(reached.min(lowest())).saturating_add(step), Relaxed);
 }
 
@@ -206,11 +230,12 @@ pub(crate) fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// The part of a group's limit that heaps may fill. The rest, 1/32 but at least 2 MiB, is for the
-/// kernel itself and its per-CPU stocks.
+/// The part of a group's limit that heaps may fill. The rest is for the kernel itself and its
+/// per-CPU stocks, 1/32 but at least 2 MiB, and for the last step of each further process.
 fn bound(group: MemoryLimit) -> u32 {
     let limit = frames(group.limit);
-    limit.saturating_sub((limit / 32).max(512))
+    let steps = (group.processes - 1) * SHORT_STEP_FRAMES;
+    limit.saturating_sub((limit / 32).max(512) + steps.min(limit / 32))
 }
 
 fn headroom(group: MemoryLimit) -> u32 {

@@ -32,10 +32,15 @@ pub struct MemoryLimit {
     /// Bytes that the group or an ancestor may still use before the kernel slows it down
     /// (`memory.high`); all bits set where none of them has a `memory.high`.
     pub room_below_high: u64,
+    /// Processes of the group with this limit, at least 1; counted up to [`Self::MOST_COUNTED`].
+    pub processes: u32,
 }
 
 impl MemoryLimit {
-    const NONE: Self = Self { limit: u64::MAX, usage: 0, room_below_high: u64::MAX };
+    /// Processes are counted up to this number.
+    pub const MOST_COUNTED: u32 = 4;
+
+    const NONE: Self = Self { limit: u64::MAX, usage: 0, room_below_high: u64::MAX, processes: 1 };
 }
 
 struct Names {
@@ -100,6 +105,7 @@ fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>
             let used = used.saturating_sub(reclaimable(&join(root, group, "memory.stat"))?);
             if let Some(limit) = limit {
                 (lowest.limit, lowest.usage) = (limit, used);
+                lowest.processes = processes(&join(root, group, "cgroup.procs"))?;
             }
             let room = high.map_or(u64::MAX, |high| high.saturating_sub(used));
             lowest.room_below_high = lowest.room_below_high.min(room);
@@ -138,6 +144,15 @@ fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Opt
 
 fn number(path: &Path) -> OsResult<Option<u64>> {
     find_in(path, |line| line.trim_ascii().parse().ok())
+}
+
+fn processes(path: &Path) -> OsResult<u32> {
+    let mut count = 0;
+    find_in(path, |line| {
+        count += u32::from(!line.is_empty());
+        (count >= MemoryLimit::MOST_COUNTED).then_some(())
+    })?;
+    Ok(count.max(1))
 }
 
 /// Figures of `memory.stat`, in bytes.
@@ -230,6 +245,19 @@ mod tests {
         assert_eq!(groups.lowest(&V2, "/a/b"), limit(100, 60));
         groups.write("a/b/memory.max", "90\n");
         assert_eq!(groups.lowest(&V2, "/a/b"), limit(90, 50));
+    }
+
+    #[test]
+    fn the_processes_of_the_group_with_the_limit_are_counted() {
+        let groups = Groups::new("processes");
+        groups.write("a/memory.max", "100\n").write("a/b/memory.max", "200\n");
+        groups.write("a/b/cgroup.procs", "1\n2\n");
+        let processes = || groups.lowest(&V2, "/a/b").map(|limit| limit.unwrap().processes);
+        assert_eq!(processes(), Ok(1), "no file tells");
+        groups.write("a/cgroup.procs", "1\n2\n31\n");
+        assert_eq!(processes(), Ok(3));
+        groups.write("a/cgroup.procs", "1\n2\n31\n4\n5\n6\n");
+        assert_eq!(processes(), Ok(MemoryLimit::MOST_COUNTED));
     }
 
     #[test]
