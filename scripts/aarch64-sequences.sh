@@ -81,7 +81,11 @@ for number in "${!lengths[@]}"; do
     [ "$signature" = 00bc28d4 ] || fail "$where: no signature before its abort handler"
     jump=$((16#${jump:6:2}${jump:4:2}${jump:2:2}${jump:0:2}))
     [ $((jump >> 26)) = 5 ] || fail "$where: its abort handler does not jump"
-    restart=$((abort + ((((jump & 0x3ffffff) ^ 0x2000000) - 0x2000000) << 2)))
+    # The first `b` of the code that follows starts the sequence again.
+    again=$((abort + ((((jump & 0x3ffffff) ^ 0x2000000) - 0x2000000) << 2)))
+    restart=$(disassemble "$again" "$((again + 40))" | awk '$1 == "b" { print $2; exit }')
+    [ -n "$restart" ] || fail "$where: its abort handler never starts it again"
+    restart=$((16#$restart))
     [ "$restart" -lt "$start" ] || fail "$where: its abort does not arm it again"
 done
 [ $((commits + walks)) -ge "$FEWEST" ] || fail "only $((commits + walks)) sequences"

@@ -40,6 +40,7 @@ mod space;
 mod stack;
 mod start;
 mod statistics;
+mod stepped;
 mod stress;
 mod support;
 mod surroundings;

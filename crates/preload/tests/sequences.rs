@@ -6,8 +6,8 @@
 
 use crate::support::library;
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
-    Register,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
 };
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +55,14 @@ impl Library {
         instruction
     }
 
+    /// The first conditional branch of the code at an address.
+    fn first_branch_after(&self, address: u64) -> Instruction {
+        let next = |it: &Instruction| Some(self.instruction_at(it.next_ip()));
+        let mut all = std::iter::successors(Some(self.instruction_at(address)), next);
+        let is_branch = |it: &Instruction| it.flow_control() == FlowControl::ConditionalBranch;
+        all.by_ref().take(3).find(is_branch).expect("an abort handler starts its sequence again")
+    }
+
     fn instructions(&self, range: Range<u64>) -> Vec<Instruction> {
         let (mut instructions, mut at) = (Vec::new(), range.start);
         while at < range.end {
@@ -83,7 +91,8 @@ impl Library {
             let offset = (at - descriptors.start) as usize;
             let length = u64::from_le_bytes(data[offset + 16..offset + 24].try_into().unwrap());
             let (start, abort) = (addresses[&(at + 8)], addresses[&(at + 24)]);
-            let restart = self.instruction_at(abort).near_branch_target();
+            let again = self.instruction_at(abort).near_branch_target();
+            let restart = self.first_branch_after(again).near_branch_target();
             Sequence { armed: restart..start + length, start }
         };
         descriptors.clone().step_by(DESCRIPTOR as usize).map(sequence).collect()

@@ -14,20 +14,24 @@
 //! comes [`FIRST_NS`] after the first slow path of a process, or as soon as the heap has grown to
 //! [`GROWN_FRAMES`]. The fast path reads no clock and never publishes. So the record of a process
 //! that takes no slow path grows old, unless its background thread wakes; readers print its age.
-//! With `QUARRY_RECORD=live` the background thread runs from the start, also in the child of a
-//! fork, and publishes every 100 ms.
+//! A publication takes a hundred thousand steps of a debugger. So a thread that is known to be
+//! stepped leaves it to others for [`LONGEST_NS`], and after a slow publication the next one is
+//! further away. With `QUARRY_RECORD=live` the background thread runs from the start, also in the
+//! child of a fork, and publishes every 100 ms.
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
 use crate::{gate, heap_profile, statistics, watcher};
 use core::ptr::null_mut;
 use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::StackHost;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::memfd::map_sealed;
 use quarry_sys::own_stack;
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use quarry_sys::record_page::{Published, Publisher, RecordPage};
 use quarry_sys::seccomp;
@@ -39,6 +43,11 @@ const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 /// Time from the first slow path of a process to its first publication: 25 ms, more than
 /// `bash -c :` and `python3 -c pass` take.
 const FIRST_NS: u64 = 25_000_000;
+/// The longest wait for a publication while a debugger steps the threads that should make it: 30 s.
+const LONGEST_NS: u64 = 300 * INTERVAL_NS;
+/// A publication that took longer than a tick of the coarse clock delays the next one by this many
+/// times as long.
+const TIMES_AS_LONG: u64 = 10;
 /// Frames in use (4 MiB) from which on the first publication does not wait for [`FIRST_NS`].
 const GROWN_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
 /// The lowest descriptor of a page that is not made at the start: programs expect lower numbers.
@@ -162,12 +171,19 @@ pub(crate) fn publish_if_due() {
 
 #[inline(never)]
 fn publish_from(next: u64) {
-    if is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next {
+    let is_due = is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next;
+    if is_due && !is_left_to_others(next) {
         publish();
     } else if next == AT_FIRST {
         // Does not overwrite a request made in between.
         let _ = NEXT_NS.compare_exchange(next, coarse_ns() + FIRST_NS, Relaxed, Relaxed);
     }
+}
+
+/// Returns whether a debugger steps this thread, and the publication is not long overdue.
+fn is_left_to_others(next: u64) -> bool {
+    let is_recent = || next == AT_FIRST || coarse_ns() < next + LONGEST_NS;
+    next > 0 && STACK.percpu().is_stepped() && is_recent()
 }
 
 fn is_grown_unseen() -> bool {
@@ -194,6 +210,9 @@ fn publish_here() {
     let _ = NEXT_NS.compare_exchange(due, next, Relaxed, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
+        let end = coarse_ns();
+        let wait = ((end - now) * TIMES_AS_LONG).clamp(INTERVAL_NS, LONGEST_NS);
+        let _ = NEXT_NS.compare_exchange(next, end + wait, Relaxed, Relaxed);
     }
     if IS_WISHED.load(Relaxed) && IS_WISHED.swap(false, Relaxed) {
         statistics::print();

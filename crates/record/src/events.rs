@@ -92,7 +92,8 @@ mapping_resizes
 slot_barriers
 huge_page_us
 small_pages_us
-wrong_sizes";
+wrong_sizes
+slot_interrupted";
 
 /// Names of all values, in the order of a record.
 pub fn names() -> impl Iterator<Item = &'static str> {

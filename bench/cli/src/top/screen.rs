@@ -55,6 +55,8 @@ const HELP: &str = "\
  other     the rest of RSS: code, stacks, memory not
            from malloc, what is touched of descriptors;
            below 0: live memory is not all touched yet
+ interrupted  sequences that slow paths replaced:
+           a debugger steps the thread, or signals storm
  rates     need a second look; counts are published
            at most every 100 ms, on slow paths";
 
@@ -94,11 +96,15 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
     let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
     let [descriptors, returned] = [snapshot.descriptors(), snapshot.free_returned()].map(bytes);
     let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
+    let interrupted = match snapshot.event("slot_interrupted") {
+        0 => String::new(),
+        times => format!("; {} interrupted too often", count(times)),
+    };
     let parts = [
         ("quarry top  ", snapshot.heading()),
         ("Memory  ", format!("{live} live, {parked} parked, {dirty} dirty{}", resident(snapshot))),
         ("Used    ", format!("{limit}; descriptors {descriptors}, returned {returned}")),
-        ("Fast    ", format!("{allocs} % of allocations, {frees} % of frees; {on}")),
+        ("Fast    ", format!("{allocs} % of allocations, {frees} % of frees; {on}{interrupted}")),
         ("", state),
     ];
     let mut lines = Vec::new();
@@ -184,7 +190,7 @@ fn draw_help(frame: &mut Frame<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quarry_live::{Budget, Cache, Memory};
+    use quarry_live::{Budget, Cache, Event, Memory};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent};
@@ -253,6 +259,16 @@ mod tests {
                 "0"
             ]
         );
+    }
+
+    #[test]
+    fn threads_that_a_debugger_steps_are_shown() {
+        let mut view = example();
+        assert!(!drawn(&view, 110, 12).contains("interrupted"));
+        view.snapshot.events =
+            vec![Event { name: "slot_interrupted".into(), count: 527, is_gauge: false }];
+        let text = drawn(&view, 110, 12);
+        assert!(text.contains("; 527 interrupted too often"), "{text}");
     }
 
     #[test]

@@ -30,6 +30,9 @@ const ROOM_SCORE: u64 = 8;
 /// A refused array asks again only after this many misses: asking takes a lock that CPUs share.
 const REFUSED_SCORE: u64 = 256;
 const REFUSED: u64 = 1 << 16;
+/// Objects that a thread exchanges while a debugger steps it: its array refuses them most likely,
+/// but accepts the one beside the answer as soon as the thread is no longer stepped.
+const PROBE: usize = 2;
 /// Index, in an array's cell, of the word whose lower half records misses (`sys` uses the upper):
 /// `{- : 32 | score : 31 | was empty at the last miss : 1}`.
 const MISSES: usize = 2;
@@ -100,6 +103,9 @@ impl Width {
         let area = percpu.area();
         let (room, is_wide) = (area.room(slot, array), area.is_wide(slot, array));
         let sheaf = if is_wide { self.wide_sheaf() } else { self.sheaf_of(room) };
+        if room > 0 && percpu.is_stepped() {
+            return Miss { sheaf: sheaf.min(PROBE), has_grown: false, was_refused: false };
+        }
         let most = self.wide.load(Ordering::Relaxed) as usize;
         if is_wide && room >= most {
             return Miss { sheaf, has_grown: false, was_refused: false };

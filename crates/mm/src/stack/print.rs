@@ -267,6 +267,7 @@ fn slots(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         ("room of arrays, KiB", slots.room_bytes / 1024),
         ("objects in them, KiB", slots.held_bytes / 1024),
         ("barriers", slots.barriers as usize),
+        ("interrupted", slots.interrupted as usize),
     ];
     table(out, "slots", lines)
 }

@@ -131,6 +131,7 @@ impl<C: StackConfig> Stack<C> {
             ("huge_page_us", prices.huge_us().unwrap_or(0).into()),
             ("small_pages_us", prices.small_us().unwrap_or(0).into()),
             ("wrong_sizes", stats.wrong_sizes),
+            ("slot_interrupted", stats.slots.interrupted),
         ] {
             event(name, value);
         }

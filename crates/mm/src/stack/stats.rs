@@ -80,6 +80,8 @@ pub struct SlotUse {
     pub held_bytes: usize,
     /// Barriers that drains of other CPUs' arrays took.
     pub barriers: u64,
+    /// Sequences that left for a slow path because they were interrupted too often.
+    pub interrupted: u64,
 }
 
 /// The names of the policies that serve a stack.
@@ -209,6 +211,7 @@ impl<C: StackConfig> Stack<C> {
             room_bytes: area.all_room(),
             held_bytes: area.held_bytes(),
             barriers: area.barriers(),
+            interrupted: area.interrupted(),
         }
     }
 

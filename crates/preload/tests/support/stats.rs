@@ -36,6 +36,12 @@ impl Stats {
         counts.map(|count| count.parse::<u64>().expect("a number")).sum()
     }
 
+    /// Sequences that were interrupted too often, summed over the processes.
+    pub(crate) fn interrupted(&self) -> u64 {
+        let counts = self.text.lines().filter_map(|line| line.trim().strip_prefix("interrupted "));
+        counts.map(|count| count.trim().parse::<u64>().expect("a number")).sum()
+    }
+
     /// Number of processes that have written tables.
     pub(crate) fn processes(&self) -> usize {
         self.of_processes().count()

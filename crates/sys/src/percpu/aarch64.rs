@@ -62,7 +62,13 @@ macro_rules! enter {
 
 /// Ends a sequence after its committing store: its descriptor and its abort handler.
 macro_rules! end {
-    () => {
+    (leave: $leave:literal) => {
+        end!(@text "", $leave)
+    };
+    (result: $result:literal) => {
+        end!(@text concat!("mov ", $result, ", xzr\n"), "7f")
+    };
+    (@text $first:expr, $leave:literal) => {
         concat!(
             "5:\n",
             ".pushsection __rseq_cs, \"aw\"\n",
@@ -70,10 +76,26 @@ macro_rules! end {
             "77: .long 0, 0\n",
             ".quad 3b, 5b-3b, 88f\n",
             ".popsection\n",
+            ".pushsection .text.quarry_rseq_again, \"ax\"\n",
+            "89: adrp {t}, :gottprel:quarry_no_rseq\n",
+            "ldr {t}, [{t}, :gottprel_lo12:quarry_no_rseq]\n",
+            "mrs {thread}, tpidr_el0\n",
+            "add {thread}, {thread}, {t}\n",
+            "ldr {t:w}, [{thread}, #16]\n",
+            "subs {t:w}, {t:w}, #1\n",
+            "str {t:w}, [{thread}, #16]\n",
+            "b.mi 6f\n",
+            "b 2b\n",
+            "6:\n",
+            $first,
+            "b ",
+            $leave,
+            "\n",
+            ".popsection\n",
             ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
             // RSEQ_SIG of glibc 2.35: a trap instruction, so that disassembly stays valid.
             "brk #0x45e0\n",
-            "88: b 2b\n",
+            "88: b 89b\n",
             ".popsection\n",
             "7:",
         )
@@ -141,7 +163,7 @@ macro_rules! sequence {
             "add {h}, {h}, #16, lsl #12",
             "sub {h}, {h}, #1",
             "str {h}, [{c}]",
-            end!(),
+            end!(result: "{r}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
             b = out(reg) _, h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -164,7 +186,7 @@ macro_rules! sequence {
             "add {h}, {h}, #16, lsl #12",
             "add {h}, {h}, #1",
             "str {h}, [{c}]",
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
             b = out(reg) _, h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -190,7 +212,7 @@ macro_rules! sequence {
             "b.lo 9b",
             "sub {h}, {h}, {n}",
             "str {h}, [{c}]",
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
             b = out(reg) _, h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -215,7 +237,7 @@ macro_rules! sequence {
             "b.lo 9b",
             "add {h}, {h}, {n}",
             "str {h}, [{c}]",
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, c = out(reg) _,
             b = out(reg) _, h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -239,7 +261,7 @@ macro_rules! sequence {
             "add {o}, {o}, #1",
             "str {o}, [{t}, #16]",
             "str {h}, [{t}]",
-            end!(),
+            end!(result: "{r}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
             h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -255,7 +277,7 @@ macro_rules! sequence {
             "eor {b}, {h}, #0xfffff",
             "cbz {b}, {refused}",
             link!(),
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
             h = out(reg) _, r = out(reg) _,
             $($operands)+
@@ -269,7 +291,7 @@ macro_rules! sequence {
             "cmp {h:w}, {b:w}",
             "b.ge {refused}",
             link!(),
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
             h = out(reg) _, r = out(reg) _,
             $($operands)+
@@ -288,7 +310,7 @@ macro_rules! sequence {
             "cmp {b}, {expected}",
             "b.ne {refused}",
             "stlr {new}, [{t}]",
-            end!(),
+            end!(leave: "{refused}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, b = out(reg) _,
             $($operands)+
         )
@@ -319,7 +341,7 @@ macro_rules! sequence {
             "tst {t}, #{is_node}",
             "b.ne 9b",
             "mov {leaf}, {t}",
-            end!(),
+            end!(result: "{leaf}"),
             thread = out(reg) _, own = out(reg) _, t = out(reg) _, shift = out(reg) _,
             place = out(reg) _,
             $($operands)+

@@ -79,6 +79,7 @@ pub struct SlotArea {
     pub(super) bounds_lock: CountedLock<()>,
     pub(super) rooms: Rooms,
     pub(super) barriers: AtomicU64,
+    pub(super) left: AtomicU64,
     /// Bit `n % 64` is set once any task has tried to lock slot `n`.
     ever_locked: AtomicU64,
 }
@@ -98,6 +99,7 @@ impl SlotArea {
             bounds_lock: CountedLock::new(()),
             rooms: Rooms::new(),
             barriers: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             ever_locked: AtomicU64::new(0),
         }
     }
@@ -159,6 +161,13 @@ impl SlotArea {
     #[must_use]
     pub fn barriers(&self) -> u64 {
         self.barriers.load(Ordering::Relaxed)
+    }
+
+    /// Number of sequences so far that left for a slow path because they were interrupted too
+    /// often, as those of a thread that a debugger steps are. Threads add their own late.
+    #[must_use]
+    pub fn interrupted(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Gives `array` a place for `capacity` objects in every slot: once, before its first use

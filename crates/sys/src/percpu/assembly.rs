@@ -13,8 +13,15 @@
 //!    ...                            ; loads, and stores to memory that no thread reads yet
 //!    [cell] = new header            ; the committing store
 //! 5:                                ; past the end: it has happened
-//! 88: jmp 2b                        ; abort handler, after the signature that glibc registered
+//! 88: jmp 89                        ; abort handler, after the signature that glibc registered
+//! 89: patience = patience - 1
+//!    if patience >= 0: start again at 2
+//!    leave
 //! ```
+//!
+//! A thread that a debugger steps is interrupted in each sequence. So each thread has a number of
+//! aborts, its *patience* (see `registration`), after which sequences leave as if they refused: the
+//! slow path serves the request.
 //!
 //! A walk (`WordTree`) commits nothing: it only loads, and an interrupted thread walks again.
 //!
@@ -26,8 +33,9 @@
 //! * A committed word is loaded and stored through one plain register, because the next sequence on
 //!   the cell loads what this one stores: an Intel Xeon of family 6, model 207 (Emerald Rapids)
 //!   forwards such a store early only to a load without an index register in its address.
-//! * A restarted sequence begins again at 2, with its registers as the aborted attempt left them.
-//!   So between 2 and 5 it never writes an input register, even where that would save a `mov`.
+//! * A restarted sequence begins again at 2, with its registers as the aborted attempt left them,
+//!   and the slow path needs its inputs. So between 2 and 5 it never writes an input register, even
+//!   where that would save a `mov`.
 
 use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
 
@@ -186,11 +194,12 @@ macro_rules! enter_sequence {
     };
 }
 
-/// Ends a sequence after its committing store: descriptor, abort handler, and `out_of_line`.
+/// Ends a sequence after its committing store: descriptor, abort handler with `slot` as scratch,
+/// and `out_of_line`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! end_sequence {
-    ($out_of_line:expr) => {
+    (slot: $slot:expr, leave: $leave:expr, out_of_line: $out_of_line:expr) => {
         concat!(
             "5:\n",
             ".pushsection __rseq_cs, \"aw\"\n",
@@ -198,11 +207,24 @@ macro_rules! end_sequence {
             "77: .long 0, 0\n",
             ".quad 3b, 5b-3b, 88f\n",
             ".popsection\n",
+            // Only what the kernel reads, and what refusals execute, lies on pages in frequent use.
+            ".pushsection .text.quarry_rseq_again, \"ax\"\n",
+            "89: mov ",
+            $slot,
+            ", qword ptr [rip + quarry_no_rseq@GOTTPOFF]\n",
+            "dec dword ptr fs:[",
+            $slot,
+            " + 16]\n",
+            "jns 2b\n",
+            "jmp ",
+            $leave,
+            "\n",
+            ".popsection\n",
             ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
             // The signature is the operand of a ud1 instruction, so that disassembly stays valid.
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
-            "88: jmp 2b\n",
+            "88: jmp 89b\n",
             $out_of_line,
             ".popsection\n",
         )
@@ -237,7 +259,9 @@ macro_rules! pop_sequence {
                 $crate::register!(64 $top), $crate::register!(32 $top),
                 $crate::register!(16 $top), $crate::register!(64 $object), $leave
             ),
-            $crate::end_sequence!($out_of_line),
+            $crate::end_sequence!(
+                slot: $crate::register!(64 $slot), leave: $leave, out_of_line: $out_of_line
+            ),
         )
     };
     (
@@ -280,7 +304,9 @@ macro_rules! push_sequence {
                 $crate::register!(16 $header), $crate::register!(32 $end),
                 $crate::register!(64 $top), $crate::register!(32 $top), $leave, $duplicate
             ),
-            $crate::end_sequence!(""),
+            $crate::end_sequence!(
+                slot: $crate::register!(64 $slot), leave: $leave, out_of_line: ""
+            ),
         )
     };
     (

@@ -50,6 +50,12 @@ pub unsafe trait PerCpu: Sync + Sized {
         false
     }
 
+    /// Returns whether something, as a debugger that steps it, keeps interrupting the sequences of
+    /// the running thread, so that slow paths serve it. O(1).
+    fn is_stepped(&self) -> bool {
+        false
+    }
+
     /// Returns whether a drain by the calling thread can reach every slot. O(1).
     fn reaches_every_slot(&self) -> bool {
         true

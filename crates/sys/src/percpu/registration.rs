@@ -2,6 +2,11 @@
 //!
 //! glibc (2.35 and later) registers one `struct rseq` per thread, at `__rseq_offset`; Quarry writes
 //! only its `rseq_cs` field. A process without registrations uses a stand-in unknown to the kernel.
+//!
+//! A word of the stand-in is the thread's *patience*. Each abort of a sequence takes one from it. A
+//! sequence that is aborted while it is 0 or less does not start again, but leaves. A sequence of a
+//! slow path that ends without an abort restores it, so only threads whose sequences are nearly
+//! always interrupted lose it: those that a debugger steps, or that a storm of signals hits.
 
 use super::area::SlotArea;
 use super::sequenced::Sequenced;
@@ -14,7 +19,8 @@ use core::mem::offset_of;
 
 // The stand-in: its cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse
 // without an extra branch. It is found by its offset from the thread pointer, because
-// `thread_local!` in a shared object calls __tls_get_addr, which may allocate.
+// `thread_local!` in a shared object calls __tls_get_addr, which may allocate. Sequences write its
+// rseq_cs (offset 8), and their abort handlers its patience (offset 16).
 global_asm!(
     ".pushsection .tdata.quarry_no_rseq, \"awT\", @progbits",
     ".balign 32",
@@ -22,9 +28,18 @@ global_asm!(
     ".globl quarry_no_rseq",
     "quarry_no_rseq:",
     ".long 0, -1",
-    ".quad 0, 0, 0",
+    ".quad 0",
+    ".long {patience}, 0",
+    ".quad 0",
     ".popsection",
+    patience = const PATIENCE,
 );
+
+/// Aborts before sequences of a thread leave. Preemption aborts a sequence less than once in
+/// thousands of calls, so a thread that is not stepped hardly ever has as many in a row.
+const PATIENCE: i32 = 32;
+/// Offset of the patience in the stand-in. The text of the abort handlers has it, too.
+const PATIENCE_AT: isize = 16;
 
 /// Offset of `cpu_id` in `struct rseq`, `include/uapi/linux/rseq.h`, Linux 6.3.
 const CPU_ID: isize = 4;
@@ -139,6 +154,25 @@ fn field(offset: isize) -> i32 {
     value
 }
 
+/// Sets the running thread's patience.
+#[cold]
+fn set_patience(patience: i32) {
+    let offset = stand_in_offset() + PATIENCE_AT;
+    // SAFETY: the word is the thread's own, inside the stand-in.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!("mov dword ptr fs:[{0}], {1:e}", in(reg) offset, in(reg) patience,
+            options(nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!("mrs {thread}, tpidr_el0", "str {patience:w}, [{thread}, {offset}]",
+            thread = out(reg) _, patience = in(reg) patience, offset = in(reg) offset,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
 
@@ -221,5 +255,19 @@ unsafe impl Cpus for Rseq {
 
     fn is_alone(&self) -> bool {
         task::is_alone()
+    }
+
+    #[inline]
+    fn settle(&self, has_ended: bool) -> u64 {
+        let patience = field(stand_in_offset() + PATIENCE_AT);
+        let restored = if has_ended { PATIENCE } else { patience.max(0) };
+        if patience != restored {
+            set_patience(restored);
+        }
+        u64::from(patience.min(0).unsigned_abs())
+    }
+
+    fn is_impatient(&self) -> bool {
+        field(stand_in_offset() + PATIENCE_AT) <= 0
     }
 }

@@ -59,7 +59,8 @@ pub struct Sequenced<Q: Sequences> {
 const ANYBODY: usize = 0;
 const NOBODY: usize = 1;
 
-/// Attempts to close a cell of the running CPU. An attempt fails if the thread migrates.
+/// Attempts to close a cell of the running CPU. An attempt fails if the thread migrates, or is
+/// interrupted too often.
 const TRIES_TO_CLOSE: u32 = 8;
 
 /// Returns whether a batch is small enough for the sequences, which take at most 0xffff objects.
@@ -85,6 +86,16 @@ impl<Q: Sequences> Sequenced<Q> {
     #[inline]
     fn has_slot(&self) -> bool {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
+    }
+
+    /// Counts the sequences of the thread that left because they were aborted too often. Called
+    /// with the answer of a sequence of a slow path, which it returns.
+    fn settle(&self, has_ended: bool) -> bool {
+        let left = self.sequences.settle(has_ended);
+        if left > 0 {
+            self.area().left.fetch_add(left, Ordering::Relaxed);
+        }
+        has_ended
     }
 
     /// Waits until no earlier sequence runs. Returns false if the kernel refuses.
@@ -266,6 +277,10 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.active.load(Ordering::Relaxed)
     }
 
+    fn is_stepped(&self) -> bool {
+        self.sequences.is_impatient()
+    }
+
     #[inline]
     fn current(&self) -> SlotIndex {
         let slot = self.sequences.slot();
@@ -343,7 +358,8 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
 
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         if !out.is_empty() && self.has_slot() {
-            is_countable(out.len()) && self.sequences.pop_batch(self.area(), array, out)
+            is_countable(out.len())
+                && self.settle(self.sequences.pop_batch(self.area(), array, out))
         } else {
             self.stripes.pop_batch(array, out)
         }
@@ -351,7 +367,8 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
 
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
         if !objects.is_empty() && self.has_slot() {
-            is_countable(objects.len()) && self.sequences.push_batch(self.area(), array, objects)
+            is_countable(objects.len())
+                && self.settle(self.sequences.push_batch(self.area(), array, objects))
         } else {
             self.stripes.push_batch(array, objects)
         }
@@ -446,7 +463,7 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         let (slot, _, word) = at;
         assert!(slot.0 < self.area().slots() && word < 4);
         if slot.0 < self.cpu_count() {
-            self.sequences.compare_store(self.area(), at, expected, new)
+            self.settle(self.sequences.compare_store(self.area(), at, expected, new))
         } else {
             self.stripes.compare_store(at, expected, new)
         }

@@ -40,6 +40,18 @@ pub unsafe trait Cpus: Sync {
 
     /// Returns whether the calling thread is certainly the only one that can run sequences.
     fn is_alone(&self) -> bool;
+
+    /// Called after a sequence of a slow path. Returns how many sequences of the running thread,
+    /// since the last call, left because they had been aborted too often. If this one `has_ended`
+    /// as it should, the next ones may start again as often as ever.
+    fn settle(&self, _has_ended: bool) -> u64 {
+        0
+    }
+
+    /// Returns whether the running thread's next sequences leave as soon as they are aborted.
+    fn is_impatient(&self) -> bool {
+        false
+    }
 }
 
 /// The restartable sequences of an architecture (or of the model checker).
@@ -48,8 +60,8 @@ pub unsafe trait Cpus: Sync {
 /// Each operation does what the operation of the same name of [`Arrays`](super::Arrays),
 /// [`Lists`](super::Lists) or [`PerCpu`](super::PerCpu) promises, for the running CPU's slot, by
 /// one committing store, or restarts; `walk` only loads, and commits nothing. Each other operation
-/// loads bounds (or guard) before the header. Each refuses a closed cell, a stopped list, and a
-/// thread without a registration.
+/// loads bounds (or guard) before the header. Each refuses a closed cell, a stopped list, a thread
+/// without a registration, and to restart more often than some tens of times.
 ///
 /// The caller promises what the operation of that name in those traits requires, and that a batch
 /// has 1..=0xffff objects; in `compare_store`, that the slot and the word exist.

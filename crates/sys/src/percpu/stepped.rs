@@ -9,6 +9,8 @@
 //! * a barrier has been called since then, or
 //! * shuttle's random source demands it (a signal or a migration: about one step in 16).
 //!
+//! A sequence that is interrupted four times refuses, as one does that a debugger steps.
+//!
 //! An unpinned thread changes its virtual CPU at random when a sequence begins. The model is
 //! sequentially consistent: it has no store buffers and no reordering.
 //!
@@ -41,7 +43,7 @@ use super::object::{Object, Push};
 use super::sequenced::Sequenced;
 use super::sequences::{Cpus, STOPPED_LIST, Sequences};
 use super::word_tree::WordTree;
-use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax, task};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -53,9 +55,8 @@ const MAX_CPUS: usize = 8;
 const INTERRUPT_ONE_IN: u32 = 16;
 /// One sequence in this many begins on a CPU chosen at random, perhaps the thread's last one.
 const MIGRATE_ONE_IN: u32 = 4;
-/// Attempts after which a thread keeps its virtual CPU until its sequence has ended. Without this,
-/// two threads that preempt each other at every step would need hundreds of attempts.
-const ATTEMPTS_BEFORE_SLICE: u32 = 4;
+/// Attempts after which a sequence refuses; in products a thread's patience allows more.
+const ATTEMPTS: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.
 pub type SteppedSlots = Sequenced<Stepped>;
@@ -92,8 +93,6 @@ pub struct Stepped {
     next_attempt: AtomicU64,
     /// For each CPU, the attempt that last began there; 0 after a barrier.
     running: [AtomicU64; MAX_CPUS],
-    /// For each CPU, the thread that keeps it until its sequence ends; 0 = none.
-    slice_of: [AtomicU64; MAX_CPUS],
     refuses_barrier: AtomicBool,
     bug: AtomicU8,
 }
@@ -139,7 +138,8 @@ impl Stepped {
         self.bug.raw().load(Ordering::Relaxed) == bug as u8
     }
 
-    /// Runs a sequence to its end. Returns `refused` if the running thread has no registration.
+    /// Runs a sequence to its end. Returns `refused` if the running thread has no registration, or
+    /// if each attempt was interrupted.
     fn run<T>(
         &self,
         area: &SlotArea,
@@ -149,36 +149,17 @@ impl Stepped {
         if !self.registered() {
             return refused;
         }
-        for attempts in 0.. {
-            let attempt = self.begin(area, attempts >= ATTEMPTS_BEFORE_SLICE);
-            let result = steps(&attempt);
-            if let Ok(result) = result {
-                let me = task::current() as u64;
-                let relaxed = Ordering::Relaxed;
-                for slice in &self.slice_of {
-                    let _ = slice.raw().compare_exchange(me, 0, relaxed, relaxed);
-                }
-                return result;
-            }
-        }
-        unreachable!("a sequence with its CPU for itself ends")
+        let mut attempts = (0..ATTEMPTS).map(|_| steps(&self.begin(area)));
+        attempts.find_map(Result::ok).unwrap_or(refused)
     }
 
-    fn begin<'a>(&'a self, area: &'a SlotArea, alone: bool) -> Attempt<'a> {
+    fn begin<'a>(&'a self, area: &'a SlotArea) -> Attempt<'a> {
         point();
         let cpus = self.slots();
-        let me = task::current() as u64;
-        if !alone && !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
+        if !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
             CPU.with(|current| current.set(thread_rng().gen_range(0..cpus)));
         }
         let cpu = self.slot();
-        let slice = self.slice_of[cpu as usize].raw();
-        while ![0, me].contains(&slice.load(Ordering::Relaxed)) {
-            relax();
-        }
-        if alone {
-            slice.store(me, Ordering::Relaxed);
-        }
         let number = self.next_attempt.raw().fetch_add(1, Ordering::Relaxed) + 1;
         self.running[cpu as usize].raw().store(number, Ordering::Relaxed);
         Attempt { stepped: self, area, slot: SlotIndex(cpu), number }
@@ -271,7 +252,6 @@ unsafe impl Cpus for Stepped {
         cpus: AtomicU32::new(2),
         next_attempt: AtomicU64::new(0),
         running: [const { AtomicU64::new(0) }; MAX_CPUS],
-        slice_of: [const { AtomicU64::new(0) }; MAX_CPUS],
         refuses_barrier: AtomicBool::new(false),
         bug: AtomicU8::new(0),
     };

@@ -50,6 +50,13 @@ macro_rules! enter {
     };
 }
 
+/// Ends a sequence that began by `enter!`.
+macro_rules! end {
+    ($leave:literal, $out_of_line:expr) => {
+        $crate::end_sequence!(slot: "{t}", leave: $leave, out_of_line: $out_of_line)
+    };
+}
+
 /// Turns `c` into the address of the array's cell. Loads the bound at the byte `bound` of the cell
 /// into `o`, the header into `h` and the top into `r`.
 macro_rules! load_array {
@@ -131,7 +138,7 @@ macro_rules! sequence {
             copy_objects!("{r}", "{buffer}"),
             "sub {h}, {n}",
             "mov qword ptr [{c}], {h}",
-            $crate::end_sequence!(""),
+            end!("{refused}", ""),
             t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _,
             r = out(reg) _, x = out(reg) _, pair = out(xmm_reg) _,
             $($operands)+
@@ -148,7 +155,7 @@ macro_rules! sequence {
             copy_objects!("{buffer}", "{r}"),
             "add {h}, {n}",
             "mov qword ptr [{c}], {h}",
-            $crate::end_sequence!(""),
+            end!("{refused}", ""),
             t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _,
             r = out(reg) _, x = out(reg) _, pair = out(xmm_reg) _,
             $($operands)+
@@ -172,7 +179,7 @@ macro_rules! sequence {
             "or {h}, {o}",
             "inc qword ptr [{t} + 16]",
             "mov qword ptr [{t}], {h}",
-            $crate::end_sequence!(nothing!()),
+            end!("6f", nothing!()),
             "7:",
             t = out(reg) _, h = out(reg) _, o = out(reg) _,
             $($operands)+
@@ -188,7 +195,7 @@ macro_rules! sequence {
             "cmp {h:e}, 0xfffff",
             "je {refused}",
             link!(),
-            $crate::end_sequence!(""),
+            end!("{refused}", ""),
             t = out(reg) _, h = out(reg) _, r = out(reg) _,
             $($operands)+
         )
@@ -202,7 +209,7 @@ macro_rules! sequence {
             "cmp {h:e}, {o:e}",
             "jge {refused}",
             link!(),
-            $crate::end_sequence!(""),
+            end!("{refused}", ""),
             t = out(reg) _, h = out(reg) _, r = out(reg) _, o = out(reg) _,
             $($operands)+
         )
@@ -219,7 +226,7 @@ macro_rules! sequence {
             "cmp {expected}, qword ptr [{t}]",
             "jne {refused}",
             "mov qword ptr [{t}], {new}",
-            $crate::end_sequence!(""),
+            end!("{refused}", ""),
             t = out(reg) _,
             $($operands)+
         )
@@ -246,8 +253,11 @@ macro_rules! sequence {
             "and {place:e}, {last}",
             "test {leaf:l}, {is_node}",
             "jnz 9b",
-            $crate::end_sequence!("4: mov {leaf}, rcx\n test {index}, {index}\n jz 7f\n \
-                                   6: xor {leaf:e}, {leaf:e}\n jmp 7f\n"),
+            $crate::end_sequence!(
+                slot: "{leaf}", leave: "6f",
+                out_of_line: "4: mov {leaf}, rcx\n test {index}, {index}\n jz 7f\n \
+                              6: xor {leaf:e}, {leaf:e}\n jmp 7f\n"
+            ),
             "7:",
             place = out(reg) _, out("rcx") _,
             $($operands)+

@@ -1,7 +1,7 @@
 //! Arrays under the model checker: single and batch operations beside drains, opening, threads
 //! without a registration, and a refused barrier. Each run conserves objects and counts operations.
 
-use crate::{Slots, all_once, check, expect_failure, number, tag};
+use crate::{Slots, all_once, check, expect_failure, number, tag, until};
 use quarry_sys::percpu::Stepped;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
 use std::mem::MaybeUninit;
@@ -342,7 +342,10 @@ fn refusal(bug: PlantedBug) {
     });
     for cpu in 0..2 {
         Stepped::pin(cpu);
-        found.extend(std::iter::from_fn(|| slots.pop(ARRAY)).map(|object| number(&object)));
+        until(|| {
+            found.extend(slots.pop(ARRAY).map(|object| number(&object)));
+            slots.area().slot_level(SlotIndex(cpu), ARRAY) == 0
+        });
     }
     all_once(found, 0..2);
 }

@@ -3,7 +3,7 @@
 //! A guard stands for a slab that a CPU has frozen: exactly one drain returns each guard that
 //! `compare_store` installs.
 
-use crate::{Slots, all_once, check, expect_failure};
+use crate::{Slots, all_once, check, expect_failure, until};
 use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
 use quarry_sys::primitive::task;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -165,7 +165,7 @@ fn whole_lists(bug: PlantedBug) {
         objects.0[0].0[0].store(next.as_ptr() as u64, Ordering::Relaxed);
         (head.as_ptr() as u64 >> 4) << 20 | 2
     };
-    assert!(slots.compare_store((SlotIndex(0), LIST, 0), 0, list));
+    until(|| slots.compare_store((SlotIndex(0), LIST, 0), 0, list));
     shuttle::thread::scope(|scope| {
         let (slots, objects) = (&slots, &objects);
         let popper = scope.spawn(|| popped(slots, objects));
@@ -190,8 +190,8 @@ fn complete(bug: PlantedBug) {
         // SAFETY: the object is in the caller's hand only; LIST is used as a list.
         unsafe { slots.list_push(LIST, guard, objects.get(object)) }
     };
-    assert!(slots.compare_store((SlotIndex(0), LIST, 1), 0, 3));
-    assert_eq!(push(0, 3), Push::Stored);
+    until(|| slots.compare_store((SlotIndex(0), LIST, 1), 0, 3));
+    until(|| push(0, 3) == Push::Stored);
     let mut drained = Drained::default();
     shuttle::thread::scope(|scope| {
         scope.spawn(|| slots.compare_store((SlotIndex(0), LIST, 1), 3, 4));
@@ -282,12 +282,13 @@ fn refusal(bug: PlantedBug) {
     // Objects that no drain has taken are still in the cell, and the cell works.
     let guard = slots.area().word(SlotIndex(0), LIST, 1).load(Ordering::Relaxed);
     assert_ne!(guard, u64::MAX, "a mark was left");
-    // SAFETY: the object is ours and on no list.
-    let push = unsafe { slots.list_push(LIST, guard, objects.get(0)) };
-    assert_eq!(push, Push::Stored);
+    // SAFETY: the object is ours and, until it is stored, on no list.
+    until(|| unsafe { slots.list_push(LIST, guard, objects.get(0)) } == Push::Stored);
     hand.clear();
-    hand.extend(popped(&slots, &objects));
-    all_once(hand, [0]);
+    until(|| {
+        hand.extend(popped(&slots, &objects));
+        hand == [0]
+    });
     drained.guards.extend((guard != 0).then_some(guard));
     drained.guards.sort_unstable();
     assert_eq!(drained.guards, installed, "each guard once");

@@ -96,6 +96,11 @@ impl Drop for Slots {
     }
 }
 
+/// Repeats a sequence that may refuse because it was interrupted too often.
+fn until(mut is_done: impl FnMut() -> bool) {
+    while !is_done() {}
+}
+
 fn tag(number: usize) -> Object {
     Object::new(((number + 1) * 16) as *mut u8).expect("numbers are small")
 }

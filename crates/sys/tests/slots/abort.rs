@@ -34,8 +34,11 @@ enum Disturbance {
     Intruder,
     /// During the stop, another thread drains the cell.
     Drain,
+    /// A stop at each instruction of the operation.
+    Steps,
 }
 
+/// The disturbances at one instruction.
 const DISTURBANCES: [Disturbance; 5] = [
     Disturbance::Preemption,
     Disturbance::Signal,
@@ -43,6 +46,9 @@ const DISTURBANCES: [Disturbance; 5] = [
     Disturbance::Intruder,
     Disturbance::Drain,
 ];
+
+/// Far more steps than an operation takes that restarts some tens of times.
+const STEPS: usize = 30_000;
 
 /// The operation between the markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +145,15 @@ impl Operation {
             }
             O::CompareStore | O::Widen => Answer::Swapped(true),
             O::CompareStoreOther => Answer::Swapped(false),
+        }
+    }
+
+    /// The result if each attempt is interrupted: the slow path has to serve the request.
+    fn refusal(self) -> Answer {
+        match self.answer() {
+            Answer::Objects(_) => Answer::Objects(vec![]),
+            Answer::Push(_) => Answer::Push(Push::Refused),
+            Answer::Swapped(_) => Answer::Swapped(false),
         }
     }
 
@@ -318,11 +333,19 @@ fn round(stage: &Stage) {
     pin(shared().home.load(Ordering::Relaxed) as usize);
     let slot = set_up(stage);
     let operations_before = stage.slots.usage(ARRAY).operations;
+    let interrupted_before = stage.slots.area().interrupted();
     stage.operations.store(0, Ordering::Relaxed);
     let answer = perform(stage, slot);
     let stayed = slot == stage.slots.current();
     let disturbance = shared().disturbance.swap(0, Ordering::AcqRel);
     if shared().over.load(Ordering::Acquire) == 0 {
+        if disturbance == Disturbance::Steps as u32 {
+            assert_eq!(answer, stage.operation.refusal(), "{:?}, stepped", stage.operation);
+            set_up(stage);
+            let interrupted = stage.slots.area().interrupted() - interrupted_before;
+            assert!(interrupted > 0, "{:?} is not counted", stage.operation);
+            return;
+        }
         let alone = disturbance == Disturbance::Preemption as u32;
         check(stage, &answer, stayed && alone, operations_before);
     }
@@ -471,14 +494,14 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
     shared().disturbance.store(disturbance as u32, Ordering::Release);
     match disturbance {
         Disturbance::Preemption => {
-            // After one more step the thread is at the sequence's start, or past its end.
+            // After one more step the thread is in the abort handler, or past the sequence's end.
             let before = tracee.address();
             tracee.step();
             let after = tracee.address();
-            let restarts = !sequence.contains(after) && after < sequence.start;
+            let restarts = after == tracee.after_abort(sequence);
             assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
             // The thread arms the sequence again, and is interrupted once more near its start.
-            let mut steps = 0..6;
+            let mut steps = 0..16;
             while inside && tracee.armed_here() != Some(sequence) {
                 assert!(steps.next().is_some(), "a sequence started again unprotected");
                 tracee.step();
@@ -491,6 +514,7 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
         Disturbance::Migration => {
             pin_thread(tracee.thread(), shared().away.load(Ordering::Relaxed) as usize)
         }
+        Disturbance::Steps => unreachable!("a disturbance of the whole operation"),
         Disturbance::Intruder | Disturbance::Drain => {
             shared().order.store(disturbance as u32, Ordering::Release);
             while shared().order.load(Ordering::Acquire) != 0 {
@@ -516,6 +540,10 @@ fn every_instruction(operation: Operation) -> usize {
             }
         }
     }
+    assert!(tracee.run_to_marker());
+    shared().disturbance.store(Disturbance::Steps as u32, Ordering::Release);
+    assert!(tracee.step_to_marker(STEPS), "a stepped {operation:?} does not end");
+    assert!(tracee.run_to_marker());
     shared().over.store(1, Ordering::Release);
     while tracee.run_to_marker() {}
     instructions

@@ -1,7 +1,7 @@
 //! A minimal debugger: it steps a child through its code one instruction at a time.
 //!
 //! A stop of a traced thread is a preemption, so the kernel restarts a sequence in which the thread
-//! stops: by single steps no sequence would ever end (the tests of `abort` see it restart). So the
+//! stops: by single steps a sequence restarts until it refuses (`step_to_marker`). Otherwise the
 //! tracer clears `rseq_cs` while it steps through a sequence, and restores it at the one
 //! instruction at which the sequence is to be interrupted.
 
@@ -166,6 +166,21 @@ impl Tracee {
         self.go_on_at(address);
     }
 
+    /// Steps through each instruction to the next marker; false if there are more than `most`.
+    pub(crate) fn step_to_marker(&self, most: usize) -> bool {
+        (0..most).any(|_| {
+            let address = self.address();
+            let is_marker = self.word(address) & TRAP.1 == TRAP.0;
+            if is_marker {
+                let bytes = TRAP.1.count_ones() / 8;
+                self.go_on_at(address + u64::from(bytes));
+            } else {
+                self.step();
+            }
+            is_marker
+        })
+    }
+
     /// Executes one instruction.
     pub(crate) fn step(&self) {
         assert!(self.resume(libc::PTRACE_SINGLESTEP, 0), "the child ended in the middle");
@@ -224,6 +239,17 @@ impl Tracee {
 
     fn word(&self, address: u64) -> u64 {
         self.request(libc::PTRACE_PEEKDATA, address, 0) as u64
+    }
+
+    /// The address to which the abort handler of a sequence jumps first.
+    pub(crate) fn after_abort(&self, sequence: Sequence) -> u64 {
+        let code = self.word(sequence.abort);
+        let (base, offset) = match (cfg!(target_arch = "aarch64"), code & 0xff) {
+            (true, _) => (0, i64::from((code as i32) << 6 >> 6) * 4),
+            (false, 0xeb) => (2, i64::from((code >> 8) as i8)),
+            (false, _) => (5, i64::from((code >> 8) as i32)),
+        };
+        (sequence.abort + base).wrapping_add_signed(offset)
     }
 
     /// Clears `rseq_cs`, so that the thread has no sequence armed.

@@ -9,7 +9,7 @@ use crate::support::{Backend, Slots};
 use crate::threads::{allowed_cpus, pin};
 use crate::tracer::{Stand, Tracee, marker, shared_memory};
 use crate::walks::{Forest, Node, leaf};
-use quarry_sys::percpu::{PerCpu, RseqSlots, WordTree};
+use quarry_sys::percpu::{ArrayId, Lists, PerCpu, RseqSlots, WordTree};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -29,7 +29,12 @@ enum Disturbance {
     Intruder,
     /// Like `Signal`, but `rseq_cs` is cleared, so that the kernel does not restart the walk.
     Unprotected,
+    /// A stop at each instruction.
+    Steps,
 }
+
+/// Far more steps than a walk takes that restarts some tens of times.
+const STEPS: usize = 30_000;
 
 /// A tree and an index to walk to. The cases have heights 0 to 3, empty places at two depths, and
 /// an index beyond the tree.
@@ -135,6 +140,8 @@ impl Stage {
             node.0.iter().zip(kept).for_each(|(word, kept)| word.store(*kept, Ordering::Relaxed));
         }
         self.tree.set(self.forests[0].tree.word());
+        // A sequence of a slow path that ends restores the thread's patience.
+        while !self.slots.compare_store((self.slots.current(), ArrayId::new(1), 2), 0, 0) {}
     }
 }
 
@@ -191,6 +198,10 @@ fn walk(stage: &Stage, index: u64) {
 
 fn check(case: Case, found: u64) {
     let disturbance = shared().disturbance.load(Ordering::Relaxed);
+    if disturbance == Disturbance::Steps as u32 {
+        assert_eq!(found, 0, "{case:?}, stepped: the caller has to look under the lock");
+        return;
+    }
     let moved = disturbance != 0 && disturbance != Disturbance::Preemption as u32;
     let inside = shared().inside.load(Ordering::Relaxed) != 0;
     if disturbance == Disturbance::Unprotected as u32 {
@@ -224,6 +235,7 @@ fn disturb(tracee: &Tracee, stand: Stand, disturbance: Disturbance) {
             }
             tracee.run_to_marker()
         }
+        Disturbance::Steps => unreachable!("a disturbance of the whole walk"),
     };
     assert!(reached, "the child ended in the middle");
 }
@@ -249,6 +261,10 @@ fn every_instruction(case: Case) -> usize {
             }
         }
     }
+    assert!(tracee.run_to_marker());
+    shared().disturbance.store(Disturbance::Steps as u32, Ordering::Release);
+    assert!(tracee.step_to_marker(STEPS), "a stepped walk does not end: {case:?}");
+    assert!(tracee.run_to_marker());
     shared().over.store(1, Ordering::Release);
     while tracee.run_to_marker() {}
     instructions
