@@ -357,9 +357,11 @@ void quarry_free_dense(void *pointer);
  that needs the slab. It may call malloc and free, but no function of quarry.h, and must not wait
  for another thread. Users must free objects in the state in which they got them.
 
+ Only memory bounds the number of caches. CPUs keep objects of 54 of them; each further one takes
+ every object from a slab under a lock, and its first slab has at least 32 KiB.
+
  Returns NULL with EINVAL (size 0 or above 4 MiB, impossible alignment, unknown flag, or a name
- that is NULL or not UTF-8), ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP if
- QUARRY_DISABLE=1.
+ that is NULL or not UTF-8), ENOMEM, or ENOTSUP if QUARRY_DISABLE=1.
 
  The name ends with a NUL.
  */

@@ -30,7 +30,7 @@ pub enum Error {
     Full,
     /// The operating system or a backing returned this error.
     System(OsError),
-    /// The process has as many caches, groups, shrinkers or callbacks as it can have.
+    /// The process has as many groups, shrinkers or callbacks as it can have.
     TooMany,
     /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
     BadLayout,

@@ -26,9 +26,15 @@ const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
 };
 
 #[cfg(feature = "eras")]
-type Slab = <quarry_eras::slab::Line<LINE> as quarry_eras::slab::Registered>::Policy;
+type Policy = <quarry_eras::slab::Line<LINE> as quarry_eras::slab::Registered>::Policy;
 #[cfg(not(feature = "eras"))]
-type Slab = Sheaf;
+type Policy = Sheaf;
+
+/// `libquarry.so`, which has neither feature, gives programs no caches.
+#[cfg(any(feature = "std", feature = "page-cache"))]
+type Slab = quarry_mm::slab::WithLoose<Policy>;
+#[cfg(not(any(feature = "std", feature = "page-cache")))]
+type Slab = Policy;
 
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 

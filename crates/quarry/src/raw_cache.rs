@@ -5,23 +5,19 @@ use crate::instance::STACK;
 use crate::process;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-use quarry_mm::slab::{
-    Cache, CacheId, CacheOptions, CacheParams, MAX_CACHES, Remaining, SlabStats,
-};
+use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Remaining, SlabStats};
 use quarry_mm::stack::StackHost;
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Push;
 
-/// Number of a handle's low bits, which hold the cache's number; its generation is above them.
-const NUMBER_BITS: u32 = 8;
-const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
+/// Number of a handle's low bits, which hold the cache's id; its generation is above them.
+const ID_BITS: u32 = u32::BITS;
 
 fn refusal(error: OsError) -> Error {
     match error.0 {
         libc::EINVAL => Error::BadLayout,
-        libc::ENOSPC | libc::EBUSY => Error::TooMany,
         _ => Error::NoMemory,
     }
 }
@@ -41,7 +37,10 @@ impl RawCache {
     /// The reason why the cache was not created.
     pub fn create(name: &str, params: &CacheParams, options: &CacheOptions) -> Result<Self, Error> {
         process::serving()?;
-        let id = process::giving_back(|| STACK.create_cache(name, params, options));
+        // Where frees are checked, no CPU keeps objects, so an object freed twice is always found.
+        let loose = options.loose || STACK.instruments.see_frees();
+        let options = CacheOptions { loose, ..*options };
+        let id = process::giving_back(|| STACK.create_cache(name, params, &options));
         let id = id.map_err(refusal)?;
         let generation = STACK.cache(id).generation();
         Ok(Self { id, generation })
@@ -54,12 +53,8 @@ impl RawCache {
     /// If the handle has no cache, no other thread creates or destroys a cache during the call.
     #[must_use]
     pub unsafe fn of_handle(handle: usize) -> Option<Self> {
-        let number = handle & ((1 << NUMBER_BITS) - 1);
-        if number == 0 || number >= MAX_CACHES {
-            return None;
-        }
-        let id = CacheId::new(number);
-        let generation = u32::try_from(handle >> NUMBER_BITS).ok()?;
+        let id = CacheId::try_from(handle as u32).ok()?;
+        let generation = (handle >> ID_BITS) as u32;
         let cache = STACK.caches.get(id)?;
         (cache.generation() == generation).then_some(Self { id, generation })
     }
@@ -67,7 +62,7 @@ impl RawCache {
     /// A number for this cache, never 0, that no other cache of the process ever gets.
     #[must_use]
     pub fn handle(self) -> usize {
-        (self.generation as usize) << NUMBER_BITS | self.id.index()
+        (self.generation as usize) << ID_BITS | u32::from(self.id) as usize
     }
 
     /// The number of the cache, for mappings in which each page has an object of the cache.

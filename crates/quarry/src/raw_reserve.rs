@@ -1,6 +1,7 @@
 //! Objects taken in advance for requests that must not fail (`kmem_cache_prefill_sheaf`, 6.18).
 //!
 //! A reserve is an object of the heap, here its *block*: a head, then addresses of unused objects.
+//! No instrument sees the block, so it can be recognised whichever of them is on.
 //! The head has the block's own address xor [`MARK`], so that a reserve can be recognised.
 //!
 //! Equation: the first `left <= room` words after the head are addresses of objects of the cache.
@@ -11,7 +12,7 @@ use crate::raw_cache::RawCache;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_mm::heap::classes;
-use quarry_mm::stack::Request;
+use quarry_mm::stack::{Request, StackHost};
 
 const MARK: usize = 0x5eaf_0b1e_c70f_ca5e;
 
@@ -41,7 +42,9 @@ impl RawReserve {
             return None;
         }
         let bytes = size_of::<Head>() + count * size_of::<NonNull<u8>>();
-        let head = process::alloc(Request::of(bytes))?.cast::<Head>();
+        let unseen = || STACK.alloc_unseen(Request::of(bytes));
+        let block = STACK.fast.alloc(bytes).or_else(|| process::serve(bytes, unseen))?;
+        let head = block.cast::<Head>();
         let mark = head.as_ptr() as usize ^ MARK;
         // SAFETY: the block is ours, and large enough for head and objects.
         unsafe { head.write(Head { mark, cache, room: count, left: 0 }) };
@@ -59,7 +62,7 @@ impl RawReserve {
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
         // The address may be any number at all: only an object of the heap can be a reserve.
-        let bytes = STACK.fast.usable(object)?;
+        let bytes = STACK.unseen_bytes(address)?;
         if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
             return None;
         }
@@ -121,7 +124,7 @@ impl Drop for RawReserve {
                 cache.free_bulk(objects);
             }
             self.head().mark = 0;
-            process::free(self.0.cast());
+            process::giving_back(|| STACK.free_unseen(self.0.cast()));
         }
     }
 }

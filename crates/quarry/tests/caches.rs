@@ -1,5 +1,7 @@
 //! Caches of values and pools of pages, in a program with another global allocator.
 
+mod modes;
+
 use quarry::{
     Cache, CacheBox, CacheOptions, CacheParams, ConstructedCache, Error, PageFlags, PagePool,
     Pages, Quarry, RawCache,
@@ -283,4 +285,9 @@ fn what_was_freed_serves_those_who_cannot_wait() {
     assert!(pool.alloc_bulk(0, ATOMIC, &mut blocks) > 0);
     pool.free_bulk(&mut blocks);
     assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn in_every_mode() {
+    modes::run(&[]);
 }

@@ -164,9 +164,10 @@ impl<C: StackConfig> Checker<'_, C> {
             self.stack.misuse(entry, address, Misuse::Foreign)
         };
         let kind = self.frames().kind(pfn);
-        let cache = cache_of(kind);
-        // Objects of other caches, and samples of the heap profile, have no record of the checks.
-        if cache.is_some_and(|id| !is_of_malloc(id)) || kind == Kind::SAMPLED {
+        let cache = cache_of(self.frames(), pfn);
+        // These have no record: objects of other caches, samples of the heap profile, and pages.
+        let has_none = [Kind::SAMPLED, Kind::BARE].contains(&kind);
+        if has_none || cache.is_some_and(|id| !is_of_malloc(id)) {
             return None;
         }
         let Some(slot) = self.slot_at(address) else {
@@ -195,7 +196,7 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
         self.report_if_hidden(entry, address, pfn);
-        let cache = cache_of(self.frames().kind(pfn));
+        let cache = cache_of(self.frames(), pfn);
         let misuse = cache.map_or(Misuse::Unowned(pfn), Misuse::InsideObject);
         self.stack.misuse(entry, address, misuse)
     }
@@ -415,7 +416,7 @@ impl<C: StackConfig> Checker<'_, C> {
             let slot = self.slot_at(address.as_ptr());
             return slot.into_iter().for_each(|slot| self.look_at_live(slot));
         }
-        let id = cache_of(kind).filter(|id| is_of_malloc(*id));
+        let id = cache_of(self.frames(), pfn).filter(|id| is_of_malloc(*id));
         let Some(cache) = id.and_then(|id| self.stack.caches.get(id)) else { return };
         if !pfn.is_aligned(cache.order()) {
             return;

@@ -96,7 +96,7 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
         let pfn = self.arena().pfn(address)?;
         let kind = self.frames().kind(pfn);
-        if let Some(id) = cache_of(kind) {
+        if let Some(id) = cache_of(self.frames(), pfn) {
             let cache = self.stack.caches.get(id).filter(|_| is_of_malloc(id))?;
             let slab = self.arena().address(pfn.align_down(cache.order()));
             let first = slab.as_ptr().expose_provenance() + cache.first_object();

@@ -64,7 +64,7 @@ impl<P: LruPolicy> PageCache<P> {
         }
         let _held = self.build.lock();
         if self.nodes().is_none() {
-            self.nodes.store(make_nodes()?.index() as u32, Relaxed);
+            self.nodes.store(make_nodes()?.into(), Relaxed);
         }
         let tables = self.tables.build(|| Tables::build(host, options, lru))?;
         Ok(PageCacheRef { host, tables })
@@ -78,10 +78,7 @@ impl<P: LruPolicy> PageCache<P> {
 
     /// The slab cache of index nodes.
     pub fn nodes(&self) -> Option<CacheId> {
-        match self.nodes.load(Relaxed) {
-            0 => None,
-            number => Some(CacheId::new(number as usize)),
-        }
+        self.nodes.load(Relaxed).try_into().ok()
     }
 
     /// Visits the lock `build`; [`PageCacheRef::visit_locks`] visits the others.

@@ -101,7 +101,7 @@ impl Mapping {
         self.group.store(options.group, Relaxed);
         self.is_unevictable.store(options.is_unevictable.into(), Relaxed);
         self.allows_overread.store(options.allows_overread.into(), Relaxed);
-        self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
+        self.private.store(options.private.map_or(0, u32::from), Relaxed);
         self.owner.store(options.owner, Relaxed);
         self.demand.reset();
     }

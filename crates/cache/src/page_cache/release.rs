@@ -115,10 +115,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn free_private_objects(self, pages: &[PageNo]) {
         let (mut objects, mut count, mut of) = ([Object::dangling(); TOGETHER], 0, 0);
         let free = |of: u32, objects: &[Object]| {
-            if !objects.is_empty() {
+            if let Ok(cache) = CacheId::try_from(of)
+                && !objects.is_empty()
+            {
                 // SAFETY: the owner of the mapping named this cache for its pages' private words,
                 // and put the address of an object of it there; no code uses the page any more.
-                unsafe { self.host.free_private(CacheId::new(of as usize), objects) };
+                unsafe { self.host.free_private(cache, objects) };
             }
         };
         for page in pages {

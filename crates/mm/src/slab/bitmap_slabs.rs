@@ -25,7 +25,7 @@ mod sparse;
 mod word;
 
 use super::buffer::written;
-use super::cache::{Cache, SlabLayout};
+use super::cache::{Cache, LOOSE_ORDER, SlabLayout, cache_of, loose_mark};
 use super::context::{CacheIn, MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::params::{CacheParams, MIN_ALIGN};
@@ -424,6 +424,15 @@ impl BitmapSlabs {
         SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
     }
 
+    /// The layout for a loose cache: as [`layout`](Self::layout), but the order leaves room for the
+    /// cache's place. (A slab of order 3 has at most 2,032 objects, which the digest's word can
+    /// count.)
+    #[must_use]
+    pub fn loose_layout(params: &CacheParams) -> SlabLayout {
+        let order = Self::layout(params).order.max(LOOSE_ORDER);
+        SlabLayout { order, header_bytes: header_bytes(order.bytes(), params.stride()) }
+    }
+
     /// A view of these slabs, which belong to `cache`.
     #[inline(always)]
     pub fn of<'a, P: PerCpu>(&'a self, cache: CacheIn<'a, P>) -> SlabsView<'a, P> {
@@ -530,6 +539,10 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         slab.reset();
         // SAFETY: the block is a slab of this cache, and no other task can find it yet.
         unsafe { cache.construct(slab.address) };
+        if let Some(place) = cache.id().place() {
+            let eights = (0..cache.order().frames()).step_by(8).map(|frame| page.pfn.plus(frame));
+            eights.for_each(|eight| slab.frames.set_link(loose_mark(eight), place));
+        }
         slab.frames.set_kind(page.pfn, cache.order().frames(), cache.id().kind());
         let mut lists = self.slabs.lists.lock();
         let empty = lists.nr_empty();
@@ -618,14 +631,13 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
 
     fn note_empty(&self, lists: &Lists, before: u32) {
         self.slabs.inside.store(lists.nr_free, Ordering::Relaxed);
-        let slab_bytes = self.cache.order().bytes();
-        self.context.limits.empty_changed(before, lists.nr_empty(), slab_bytes);
+        self.context.limits.empty_changed(self.cache, before, lists.nr_empty());
     }
 
     fn slab_of(&self, object: Object) -> Slab<'a> {
         let pfn = self.context.slab_of(self.cache, object);
         // The object was freed twice: a slot still held it when its slab was given back.
-        if self.context.zones.frames().kind(pfn) != self.cache.id().kind() {
+        if cache_of(self.context.zones.frames(), pfn) != Some(self.cache.id()) {
             not_in_use(self.cache, object);
         }
         self.slab(pfn)
@@ -669,7 +681,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
                 let (slab, check) = (self.slab(pfn), Check::of("slab").at(pfn.0));
                 let counted: u32 =
                     (0..slab.words()).map(|index| slab.bits_now(index).count_ones()).sum();
-                let is_own = frames.kind(pfn) == self.cache.id().kind();
+                let is_own = cache_of(frames, pfn) == Some(self.cache.id());
                 check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
                 check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;
                 check.that(slab.bucket(counted) == Some(bucket), "list(slab) = its quarter")?;

@@ -1,7 +1,7 @@
 //! A cache: its objects, and how they lie in a slab.
 
 use super::params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
-use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
+use crate::frame::{FRAME_SHIFT, FrameTable, Kind, Order, Pfn};
 use core::fmt::Write;
 use core::mem::offset_of;
 use quarry_sys::os::{OsError, OsResult};
@@ -9,13 +9,18 @@ use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, task};
 use quarry_sys::report::{Line, fatal};
 
-/// Caches have the numbers `1..MAX_CACHES`, and a per-CPU array each.
+/// Bound of the numbers of caches: they are `1..MAX_CACHES`. Each but the last has a per-CPU array.
 pub const MAX_CACHES: usize = MAX_ARRAYS;
+/// The number that all loose caches share (see `loose.rs`). No array has it.
+pub const LOOSE: usize = MAX_CACHES - 1;
+/// False in a build whose stacks have no loose caches: there the code for them is left out.
+pub(super) const HAS_LOOSE: bool = cfg!(feature = "loose");
 const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
 
-/// A cache's number, which is also the kind of its frames and the number of its per-CPU array.
+/// The identity of a cache: `{place : 24 | number : 8}`. The number is also the kind of
+/// the cache's frames and the number of its per-CPU array; loose caches differ in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheId(u8);
+pub struct CacheId(u32);
 
 impl CacheId {
     /// Cache number `index`; panics unless `0 < index < MAX_CACHES`.
@@ -23,7 +28,7 @@ impl CacheId {
     #[must_use]
     pub const fn new(index: usize) -> Self {
         assert!(index > 0 && index < MAX_CACHES, "cache numbers are 1..MAX_CACHES");
-        Self(index as u8)
+        Self(index as u32)
     }
 
     /// Cache number `index`, unchecked: for tables that were checked when they were made.
@@ -33,14 +38,25 @@ impl CacheId {
     #[inline(always)]
     #[must_use]
     pub const unsafe fn new_unchecked(index: u8) -> Self {
-        Self(index)
+        Self(index as u32)
     }
 
     /// The number.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
-        self.0 as usize
+        (self.0 & 0xff) as usize
+    }
+
+    /// The loose cache at `place` of the list.
+    pub(crate) const fn loose(place: u32) -> Self {
+        Self(place << 8 | LOOSE as u32)
+    }
+
+    /// The place of a loose cache in its list; `None` for any other cache.
+    #[inline]
+    pub(crate) const fn place(self) -> Option<u32> {
+        if HAS_LOOSE && self.index() == LOOSE { Some(self.0 >> 8) } else { None }
     }
 
     /// The per-CPU array of the cache.
@@ -48,22 +64,52 @@ impl CacheId {
     #[must_use]
     pub const fn array(self) -> ArrayId {
         // SAFETY: cache numbers are array numbers, MAX_CACHES == MAX_ARRAYS.
-        unsafe { ArrayId::new_unchecked(self.0 as usize) }
+        unsafe { ArrayId::new_unchecked(self.index()) }
     }
 
     /// The kind of the cache's frames.
     #[inline(always)]
     #[must_use]
     pub const fn kind(self) -> Kind {
-        Kind(self.0)
+        Kind(self.index() as u8)
     }
 }
 
-/// The cache whose frames have this kind.
-#[must_use]
-pub fn cache_of(kind: Kind) -> Option<CacheId> {
-    kind.is_cache().then(|| CacheId::new(usize::from(kind.0)))
+/// The 32 bits of an id, never 0.
+impl From<CacheId> for u32 {
+    fn from(id: CacheId) -> Self {
+        id.0
+    }
 }
+
+/// The id with these bits, if a cache can have it.
+impl TryFrom<u32> for CacheId {
+    type Error = ();
+
+    fn try_from(bits: u32) -> Result<Self, ()> {
+        let is_plain = (1..LOOSE as u32).contains(&bits);
+        if is_plain || bits & 0xff == LOOSE as u32 { Ok(Self(bits)) } else { Err(()) }
+    }
+}
+
+/// The cache that owns a frame, if one does. O(1).
+#[must_use]
+pub fn cache_of(frames: &FrameTable, pfn: Pfn) -> Option<CacheId> {
+    let kind = frames.kind(pfn);
+    match usize::from(kind.0) {
+        LOOSE if HAS_LOOSE => Some(CacheId::loose(frames.link(loose_mark(pfn)))),
+        index => kind.is_cache().then(|| CacheId::new(index)),
+    }
+}
+
+/// The frame whose link is the place of the loose cache that owns `pfn`: frame 4 of each eight.
+/// The first four frames of a slab have its descriptor.
+pub(super) fn loose_mark(pfn: Pfn) -> Pfn {
+    pfn.align_down(LOOSE_ORDER).plus(4)
+}
+
+/// The least order of the slabs of loose caches.
+pub(super) const LOOSE_ORDER: Order = Order::new(3);
 
 /// How a policy lays out a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

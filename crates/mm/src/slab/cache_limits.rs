@@ -9,8 +9,10 @@
 //! CPUs: see [`CacheLimits::rooms`].
 //!
 //! Equations, while no thread is at work: `barns = sum of bytes that barns have announced`;
-//! `empty = sum over caches of empty slabs * bytes of a slab`.
+//! `empty = sum over caches of empty slabs * bytes of a slab`, without loose caches; their sum is
+//! `loose`.
 
+use super::cache::Cache;
 use crate::frame::FRAME_BYTES;
 use crate::zone::Zones;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
@@ -38,6 +40,7 @@ const EMPTY_SHARE: usize = 128;
 pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,
+    loose: AtomicUsize,
     turn: AtomicUsize,
     crowded: AtomicU32,
 }
@@ -49,6 +52,7 @@ impl CacheLimits {
         Self {
             barns: AtomicUsize::new(0),
             empty: AtomicUsize::new(0),
+            loose: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
             crowded: AtomicU32::new(0),
         }
@@ -65,6 +69,11 @@ impl CacheLimits {
     #[must_use]
     pub fn empty(&self) -> usize {
         (self.empty.load(Relaxed) as isize).max(0) as usize
+    }
+
+    /// Bytes of empty slabs of loose caches.
+    pub(super) fn loose(&self) -> usize {
+        self.loose.load(Relaxed)
     }
 
     /// Maximum number of bytes that barns may hold now. Near the limit of the budget this is little
@@ -87,17 +96,18 @@ impl CacheLimits {
     }
 
     pub(super) fn is_empty_enough(&self, zones: &Zones) -> bool {
-        self.empty() >= share(zones, EMPTY_SHARE).max(EMPTY_LEAST)
+        self.empty() + self.loose() >= share(zones, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
     pub(super) fn barn_changed(&self, before: usize, after: usize) {
         self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 
-    pub(super) fn empty_changed(&self, before: u32, after: u32, bytes: usize) {
+    pub(super) fn empty_changed(&self, cache: &Cache, before: u32, after: u32) {
         if before != after {
-            let more = (after as usize).wrapping_sub(before as usize).wrapping_mul(bytes);
-            self.empty.fetch_add(more, Relaxed);
+            let slabs = (after as usize).wrapping_sub(before as usize);
+            let sum = if cache.id().place().is_some() { &self.loose } else { &self.empty };
+            sum.fetch_add(slabs.wrapping_mul(cache.order().bytes()), Relaxed);
         }
     }
 

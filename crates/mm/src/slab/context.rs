@@ -1,6 +1,6 @@
 //! The parts of a stack that slab policies use.
 
-use super::cache::{Cache, MAX_CACHES};
+use super::cache::{Cache, LOOSE, cache_of};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
@@ -138,7 +138,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
         CacheIn { context: self, cache }
     }
 
-    /// All caches, by number.
+    /// All caches but the loose ones, by number.
     pub fn each_cache(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> + Clone {
         self.caches.iter().map(|cache| self.with(cache))
     }
@@ -197,7 +197,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
     /// `EBUSY` if the array of a slot still has room from the earlier cache.
     pub fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
         let (area, array) = (self.percpu.area(), cache.id().array());
-        let others = MAX_CACHES - 1 - self.caches.count().max(cache.id().index());
+        let others = LOOSE - 1 - self.caches.count().max(cache.id().index());
         match area.define(array, wanted.min(area.fair_capacity(others))) {
             Err(OsError(libc::EEXIST)) => area.define_again(array, wanted)?,
             defined => defined?,
@@ -218,7 +218,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
             .flat_map(move |index| index.frames().step_by(frames as usize))
             .filter(move |slab| {
                 let is_head = slab.is_aligned(cache.order());
-                is_head && memory.frames().kind(*slab) == cache.id().kind()
+                is_head && cache_of(memory.frames(), *slab) == Some(cache.id())
             })
     }
 }

@@ -62,13 +62,13 @@ fn in_front(
     let (frames, arena) = (zones.frames(), zones.arena());
     let end = arena.address(slab);
     let last = Pfn(slab.0.checked_sub(1)?);
-    if let Some(id) = cache_of(frames.kind(last)) {
+    if let Some(id) = cache_of(frames, last) {
         let bytes = caches.get(id)?.stride();
         let address = (end.as_ptr() as usize - bytes) as *mut u8;
         return Some(("an object", Object::new(address)?, bytes));
     }
     let head = (0..=last.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE)?;
-    let is_block = [Kind::PAGES, Kind::MAPPING].contains(&frames.kind(head));
+    let is_block = [Kind::PAGES, Kind::BARE, Kind::MAPPING].contains(&frames.kind(head));
     let length = if is_block { frames.link(head) } else { 0 };
     let reaches = head.0.checked_add(length) == Some(slab.0);
     reaches.then(|| ("a block", arena.address(head), (length as usize) << FRAME_SHIFT))

@@ -8,9 +8,9 @@
 //! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
 //!
 //! ```text
-//! stats   mechanisms   params -> cache, cache_limits -> table, reclaim -> context, misuse
+//! stats   mechanisms   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
-//! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
+//! parts    buffer    late    populating -> bitmap_slabs -> loose    barn -> barns    width
 //! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
 //! names
 //! ```
@@ -23,10 +23,12 @@ mod cache;
 mod cache_limits;
 mod context;
 mod late;
+mod loose;
 mod mechanisms;
 mod misuse;
 mod names;
 mod params;
+mod pieces;
 mod policy;
 mod populating;
 mod reclaim;
@@ -44,11 +46,12 @@ pub use barns::home;
 pub use bitmap_slabs::{BitmapSlabs, SlabsView};
 pub use buffer::written;
 pub use cache::{
-    Cache, CacheId, Geometry, GeometryOffsets, Identity, MAX_CACHES, SlabLayout, cache_of,
+    Cache, CacheId, Geometry, GeometryOffsets, Identity, LOOSE, MAX_CACHES, SlabLayout, cache_of,
 };
 pub use cache_limits::CacheLimits;
 pub use context::{CacheIn, MAX_BATCH, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
+pub use loose::WithLoose;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
 pub use names::{RegisteredPolicy, SLAB_ALIASES, SLAB_POLICIES, slab_names, slab_policy};

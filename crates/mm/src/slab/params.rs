@@ -73,11 +73,14 @@ pub struct CacheOptions {
     /// Objects that a CPU should keep, for policies that let a cache choose (`sheaf_capacity`,
     /// Linux 6.18). The cache is never merged.
     pub capacity: Option<u16>,
+    /// No CPU keeps objects of the cache: each object goes back to its slab, which finds every one
+    /// that is freed twice. The cache is never merged.
+    pub loose: bool,
 }
 
 impl CacheOptions {
     pub(super) fn are_mergeable(&self) -> bool {
-        !self.unmerged && self.constructor.is_none() && self.capacity.is_none()
+        !self.unmerged && !self.loose && self.constructor.is_none() && self.capacity.is_none()
     }
 }
 

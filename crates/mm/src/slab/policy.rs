@@ -41,6 +41,9 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Bytes of metadata per frame that the policy needs besides the frame table.
     const BYTES_PER_FRAME: usize = 0;
 
+    /// The layout of the slabs of loose caches; `None` if there can be none.
+    const LOOSE_LAYOUT: Option<fn(&CacheParams) -> SlabLayout> = None;
+
     /// The layout of the slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
@@ -197,8 +200,9 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 /// Adds a cache to the table of `context`, and tells the policy.
 ///
 /// # Errors
-/// `ENOSPC` if all numbers are in use; `EINVAL` if the size is 0, the alignment is not a power of
-/// two or no slab of at most 4 MiB holds an object; or the error of [`SlabPolicy::create`].
+/// `ENOSPC` if all numbers are in use and there can be no loose caches; `EINVAL` if the size is 0,
+/// the alignment is not a power of two or no slab of at most 4 MiB holds an object; or the error of
+/// [`SlabPolicy::create`].
 pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     context: &SlabContext<'a, P>,
     policy: &S,
@@ -208,9 +212,13 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
 ) -> OsResult<&'a Cache> {
     let layout = |params: &CacheParams| S::layout(params, context.setup.declared_cpus);
     let merges = S::MERGES && context.setup.mechanisms.merging;
-    let request = CacheRequest { name, params, options, merges, links: S::LINKS_THROUGH_OBJECTS };
-    context.caches.add(&request, layout, |cache| {
+    let (links, loose_layout) = (S::LINKS_THROUGH_OBJECTS, S::LOOSE_LAYOUT);
+    let request = CacheRequest { name, params, options, merges, links, loose_layout };
+    context.caches.add(&request, context.metadata, layout, |cache| {
         policy.create(context.with(cache))?;
+        if cache.id().place().is_some() {
+            return Ok(());
+        }
         let fills_pages = cache.stride() <= context.zones.arena().os().page_size();
         context.zones.note_touched(cache.id().kind(), fills_pages);
         Ok(())

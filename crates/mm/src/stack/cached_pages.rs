@@ -148,6 +148,10 @@ pub trait StackHost: Sized {
     /// Switches an instrument on or off. Requests under way on other CPUs may miss the change.
     fn switch_instrument(&self, instrument: Instrument, on: bool);
 
+    /// Bytes of the object or block that starts at `address`, and that no instrument has seen;
+    /// `None` if none does. Any address is allowed. O(1).
+    fn unseen_bytes(&self, address: *mut u8) -> Option<usize>;
+
     /// Serves a request without the instruments.
     fn alloc_unseen(&self, request: Request) -> Option<Object>;
 

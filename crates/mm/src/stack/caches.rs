@@ -3,7 +3,7 @@
 use super::cached_pages::StackHost;
 use super::call::{Entry, Misuse};
 use super::instance::{Stack, StackConfig};
-use crate::frame::{FRAME_BYTES, Kind};
+use super::owner::Owner;
 use crate::slab::{Cache, CacheId, Reclaim, Remaining, SlabPolicy, SlabStats};
 use core::mem::MaybeUninit;
 use core::ops::Deref;
@@ -57,6 +57,7 @@ impl<C: StackConfig> Stack<C> {
         if self.slab.stats(context.with(cache)).total_slabs > 0 {
             return Err(Remaining::of(&*self.slab, context.with(cache)));
         }
+        // Nothing changes for a loose cache: the geometry of their number is always that of none.
         self.fast.geometry[id.index()].clear();
         self.fast.strides[id.index()].store(0, Ordering::Relaxed);
         // SAFETY: no other thread has a reference to the cache (caller's promise); ours ends here.
@@ -137,27 +138,30 @@ impl<C: StackConfig> CacheRef<'_, C> {
         if kind == self.id.kind().0 { Object::new(address) } else { None }
     }
 
+    /// [`demand`](Self::demand), also for a part of the window that the fast path does not know: it
+    /// knows none while an instrument sees frees.
     #[cold]
     #[inline(never)]
     fn demand_slow(self, address: *mut u8) -> Object {
         let stack = self.stack;
-        let found = stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn)));
-        // `pfn` updates the span, so the second attempt may find the object.
-        if let Some(object) = self.object(address) {
+        let start = address.wrapping_sub(stack.fast.link(self.id));
+        if stack.find(start) == Ok(Owner::Object(self.id))
+            && let Some(object) = Object::new(address)
+        {
             return object;
         }
+        let found = stack.find(address).map_err(|misuse| match misuse {
+            Misuse::Unowned(pfn) => stack.unowned(pfn),
+            other => other,
+        });
         let misuse = match found {
-            None => Misuse::Foreign,
-            Some((_, kind)) if kind == self.id.kind() => Misuse::InsideObject(self.id),
-            Some((_, kind)) if kind.is_cache() => {
-                Misuse::OtherCache { of: CacheId::new(usize::from(kind.0)), given: self.id }
+            Ok(Owner::Object(of)) | Err(Misuse::InsideObject(of)) if of != self.id => {
+                Misuse::OtherCache { of, given: self.id }
             }
-            Some((_, Kind::PAGES | Kind::MAPPING | Kind::SAMPLED))
-                if (address as usize).is_multiple_of(FRAME_BYTES) =>
-            {
-                Misuse::NoObject(self.id)
-            }
-            Some((pfn, _)) => Misuse::Unowned(pfn),
+            Ok(Owner::Object(id)) => Misuse::InsideObject(id),
+            // Objects between guard pages, and those with red zones, lie inside their block.
+            Ok(_) | Err(Misuse::InsideBlock) => Misuse::NoObject(self.id),
+            Err(misuse) => misuse,
         };
         stack.misuse(Entry::CacheFree, address, misuse)
     }

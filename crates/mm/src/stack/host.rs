@@ -5,9 +5,9 @@ use super::call::{Entry, Misuse, Request};
 use super::instance::{Stack, StackConfig, Watch};
 use super::instruments::Instrument;
 use super::miss::{Claimant, Miss};
-use super::request::Owner;
+use super::owner::Owner;
 use super::stash::Stash;
-use crate::frame::{Kind, Metadata, Pfn};
+use crate::frame::Metadata;
 use crate::pcp::PageAllocator;
 use crate::slab::{
     CacheId, CacheOptions, CacheParams, MAX_BATCH, Reclaim, SlabPolicy, create_cache,
@@ -60,6 +60,9 @@ impl<C: StackConfig> StackHost for Stack<C> {
         options: &CacheOptions,
     ) -> OsResult<CacheId> {
         let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
+        if cache.id().place().is_some() {
+            return Ok(cache.id());
+        }
         let number = cache.id().index();
         self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
         // The test avoids a write, because a page that is not written takes no memory.
@@ -105,6 +108,12 @@ impl<C: StackConfig> StackHost for Stack<C> {
         if self.is_ready() {
             self.open_fast_paths();
         }
+    }
+
+    fn unseen_bytes(&self, address: *mut u8) -> Option<usize> {
+        let found = self.find(address).ok();
+        let small = found.filter(|owner| matches!(owner, Owner::Object(_) | Owner::Pages(_)));
+        small.map(|owner| self.bytes_of(owner))
     }
 
     fn alloc_unseen(&self, request: Request) -> Option<Object> {
@@ -231,24 +240,5 @@ impl<C: StackConfig> StackHost for Stack<C> {
         for stash in Stash::BY_PRICE.into_iter().skip(Stash::IN_PARTS.len()) {
             self.give(stash, u32::MAX);
         }
-    }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// The misuse of an [`Unowned`](Misuse::Unowned) frame.
-    fn unowned(&self, pfn: Pfn) -> Misuse {
-        let frames = self.frames();
-        if self.arena().is_excluded(pfn.pageblock()) {
-            return Misuse::Foreign;
-        }
-        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
-        let is_inside = head.is_some_and(|head| {
-            let length = match frames.kind(head) {
-                Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => self.frames_of_block(head),
-                _ => 0,
-            };
-            head.0.saturating_add(length) > pfn.0
-        });
-        if is_inside { Misuse::InsideBlock } else { Misuse::NothingInUse }
     }
 }

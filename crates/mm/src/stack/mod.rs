@@ -11,8 +11,8 @@
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
 //! deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> withholding -> bounding, direct_reclaim, reclaim
-//!     -> request -> resize, caches -> listed, moving, pages, host -> locks
+//!     -> instance -> withholding -> bounding, direct_reclaim, reclaim -> owner
+//!     -> caches -> request -> resize -> listed, moving, pages, host -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
@@ -33,6 +33,7 @@ mod listed;
 mod locks;
 mod miss;
 mod moving;
+mod owner;
 mod pages;
 mod print;
 mod reap;

@@ -73,7 +73,7 @@ impl<C: StackConfig> Stack<C> {
 
     fn adopt_pages(&self, page: Page, order: Order, flags: PageFlags) -> Object {
         self.frames().set_link(page.pfn, order.frames());
-        self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+        self.frames().set_kind(page.pfn, 1, Kind::BARE);
         self.large.blocks.note_allocated();
         let object = self.address(page.pfn);
         if flags.zeroed && !page.zeroed {
@@ -104,7 +104,7 @@ impl<C: StackConfig> Stack<C> {
         };
         let frames = self.frames();
         let is_block = (pages as usize).is_multiple_of(FRAME_BYTES)
-            && frames.kind(pfn) == Kind::PAGES
+            && frames.kind(pfn) == Kind::BARE
             && frames.link(pfn) == order.frames()
             && pfn.is_aligned(order);
         if !is_block {

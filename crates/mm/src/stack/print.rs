@@ -96,7 +96,7 @@ impl<C: StackConfig> Report<'_, C> {
              slabdata <active_slabs> <num_slabs> <parked> : operations <alloc> <free> <%fast> \
              <%fast>"
         )?;
-        for cache in self.stack.caches.iter() {
+        for cache in self.stack.caches.iter().chain(self.stack.caches.loose()) {
             let stats = self.stack.cache(cache.id()).stats();
             let SlabStats { parked_objects, active_slabs, total_slabs, .. } = stats;
             if stats.slabs_allocated == 0 {

@@ -1,12 +1,12 @@
 //! `malloc` and its relatives: the fast paths and the slow paths.
 
 use super::cached_pages::StackHost;
-use super::call::{Entry, MIN_ALIGN, Misuse, Request};
+use super::call::{MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, SlabPolicy, cache_of};
+use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -15,14 +15,6 @@ const MISSES_OF_COLD_CLASS: u8 = 8;
 
 /// Requests from this size on get a block if a slab gets no memory: half a page at most is wasted.
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Object(CacheId),
-    Pages(Pfn),
-    Mapping(Pfn),
-    Sampled(Pfn),
-}
 
 impl<C: StackConfig> Stack<C> {
     pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
@@ -226,14 +218,6 @@ impl<C: StackConfig> Stack<C> {
         matches!(kind, Kind::PAGES | Kind::MAPPING).then_some((kind, pfn))
     }
 
-    /// Number of frames of the block of pages, or of the sampled allocation, at `pfn`.
-    pub(super) fn frames_of_block(&self, pfn: Pfn) -> u32 {
-        match self.frames().kind(pfn) {
-            Kind::SAMPLED => self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.frames),
-            _ => self.frames().link(pfn),
-        }
-    }
-
     /// # Safety
     /// Same as for [`free`](Self::free).
     unsafe fn free_slow(&self, object: Object) {
@@ -263,36 +247,6 @@ impl<C: StackConfig> Stack<C> {
             if !self.fast.free(object.as_ptr()) {
                 self.free_slow(object);
             }
-        }
-    }
-
-    /// The allocation that starts at `address`; aborts if none does.
-    pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
-        let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
-            self.misuse(entry, address, Misuse::Foreign);
-        };
-        let kind = self.frames().kind(pfn);
-        if let Some(id) = cache_of(kind) {
-            let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
-            let has_link = C::Slab::LINKS_THROUGH_OBJECTS
-                && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
-            // If an object has a link, its user only ever gets the address after the link.
-            if has_link || !self.fast.geometry[id.index()].is_object(offset) {
-                self.misuse(entry, address, Misuse::InsideObject(id));
-            }
-            return Owner::Object(id);
-        }
-        let is_start = address as usize & (FRAME_BYTES - 1) == 0;
-        match kind {
-            Kind::PAGES if is_start => Owner::Pages(pfn),
-            Kind::MAPPING if is_start => Owner::Mapping(pfn),
-            Kind::SAMPLED if is_start && self.watch.sampled(self, pfn).is_some() => {
-                Owner::Sampled(pfn)
-            }
-            Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
-                self.misuse(entry, address, Misuse::InsideBlock)
-            }
-            _ => self.misuse(entry, address, Misuse::Unowned(pfn)),
         }
     }
 }

@@ -15,7 +15,8 @@ use super::cached_pages::StackHost;
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
 use super::fast_path::stays;
 use super::instance::{Stack, StackConfig, Watch, is_sane};
-use super::request::{Owner, SMALLEST_BLOCK};
+use super::owner::Owner;
+use super::request::SMALLEST_BLOCK;
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::slab::SlabPolicy;
@@ -50,18 +51,6 @@ impl<C: StackConfig> Stack<C> {
             self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
         }
         self.bytes_of(owner)
-    }
-
-    fn bytes_of(&self, owner: Owner) -> usize {
-        match owner {
-            Owner::Object(id) => self.known_cache(id).stride(),
-            Owner::Pages(pfn) | Owner::Mapping(pfn) => {
-                (self.frames().link(pfn) as usize) << FRAME_SHIFT
-            }
-            Owner::Sampled(pfn) => {
-                self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.usable)
-            }
-        }
     }
 
     /// Checks that `object` can be what a request of `size` bytes at a multiple of `align`, a power
@@ -160,7 +149,8 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // With checks on, only a sampled allocation without a record comes here; it gets one now.
+        // With checks on, only an allocation without a record comes here: a sampled one, or a block
+        // of pages. It gets a record now.
         let have_records = self.watch.have_records();
         // A mapping that page tables move starts at a pageblock, so it loses a larger alignment.
         if !have_records

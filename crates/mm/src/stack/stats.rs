@@ -170,7 +170,7 @@ impl<C: StackConfig> Stack<C> {
             ..StackStats::default()
         };
         let mut slabs = 0;
-        for cache in self.caches.iter() {
+        for cache in self.caches.iter().chain(self.caches.loose()) {
             let of_cache = self.slab.stats(self.context().with(cache));
             slabs += stats.add_cache(cache, &of_cache);
             each(cache, &of_cache);

@@ -12,7 +12,7 @@
 use super::cached_pages::{CachedPages, StackHost};
 use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
-use crate::slab::{MAX_CACHES, SlabPolicy};
+use crate::slab::{Cache, LOOSE, MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
 
 struct Census {
@@ -67,7 +67,7 @@ impl<C: StackConfig> Stack<C> {
                 frame.that(!kept || kind == Kind::NONE, "a frame of a kept extent has no owner")?;
                 match kind {
                     Kind::HIDDEN => self.count_hidden(pfn, &mut census),
-                    Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
+                    Kind::PAGES | Kind::BARE => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::SAMPLED => {
                         let sampled = self.watch.sampled(self, pfn);
                         frame.that(sampled.is_some(), "the record of a sample names its frame")?;
@@ -101,13 +101,19 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
-        for cache in self.caches.iter() {
+        let counted = |cache: &Cache| {
             let slabs = self.slab.stats(self.context().with(cache)).total_slabs;
-            let (found, counted) =
-                (census.of_cache[cache.id().index()], slabs << cache.order().get());
-            let check = Check::of("cache").at(cache.id().index() as u64);
-            check.equal(found, counted, "frames of the cache's kind = frames of its slabs")?;
+            slabs << cache.order().get()
+        };
+        let text = "frames of the cache's kind = frames of its slabs";
+        for cache in self.caches.iter() {
+            let number = cache.id().index();
+            let check = Check::of("cache").at(number as u64);
+            check.equal(census.of_cache[number], counted(cache), text)?;
         }
+        let counted: u64 = self.caches.loose().map(counted).sum();
+        let found = census.of_cache[LOOSE];
+        Check::of("loose caches").equal(found, counted, text)?;
         Ok(())
     }
 

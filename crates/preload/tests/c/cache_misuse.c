@@ -19,6 +19,8 @@ int main(int count, char **arguments)
     quarry_cache *apples = quarry_cache_create("apples", 120, 0, NULL, QUARRY_NO_MERGE);
     quarry_cache *pears = quarry_cache_create("pears", 240, 0, NULL, QUARRY_NO_MERGE);
     char *apple = quarry_cache_alloc(apples, 0), *pear = quarry_cache_alloc(pears, 0);
+    void *others[30];
+    CHECK(quarry_cache_alloc_bulk(apples, 0, 30, others) == 30, "no objects");
     CHECK(apple != NULL && pear != NULL, "no objects");
     static char outside[64];
     void *pointer = NULL;
@@ -40,7 +42,7 @@ int main(int count, char **arguments)
         pointer = (void *)0x12340;
     else if (strcmp(kind, "constructor") == 0)
         recursive = quarry_cache_create("plums", 120, 0, takes_another, 0);
-    else if (strcmp(kind, "twice") == 0 || strcmp(kind, "bulk") == 0)
+    else if (strncmp(kind, "twice", 5) == 0 || strcmp(kind, "bulk") == 0)
         pointer = apple;
     else if (strcmp(kind, "gone") == 0)
         pointer = apple;
@@ -70,8 +72,10 @@ int main(int count, char **arguments)
         void *objects[] = {apple, pear};
         quarry_cache_free_bulk(apples, 2, objects);
     } else {
-        if (strcmp(kind, "twice") == 0)
+        if (strncmp(kind, "twice", 5) == 0)
             quarry_cache_free(apples, pointer);
+        if (strcmp(kind, "twice-late") == 0)
+            quarry_cache_free_bulk(apples, 30, others);
         quarry_cache_free(apples, pointer);
     }
     puts("survived");

@@ -3,6 +3,7 @@
 mod compile;
 mod group;
 mod library;
+mod modes;
 mod run;
 mod skip;
 mod stats;
@@ -13,6 +14,7 @@ pub(crate) use compile::{
 };
 pub(crate) use group::Group;
 pub(crate) use library::{full_library, is_full, libraries, library, slab_policy, testing_a_peer};
+pub(crate) use modes::{Mode, modes};
 pub(crate) use run::{Outcome, Run, Running, scratch};
 pub(crate) use skip::skipped;
 pub(crate) use stats::Stats;

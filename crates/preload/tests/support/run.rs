@@ -56,6 +56,8 @@ pub(crate) fn scratch() -> PathBuf {
 /// A program about to run under the library.
 pub(crate) struct Run {
     command: Command,
+    library: Option<&'static Path>,
+    beside: Option<PathBuf>,
     scratch: PathBuf,
     input: Option<PathBuf>,
     stats: Option<PathBuf>,
@@ -88,10 +90,26 @@ impl Run {
         run
     }
 
-    fn preload(&mut self, library: Option<&Path>) {
-        if let Some(library) = library {
-            self.command.env("LD_PRELOAD", library);
+    fn preload(&mut self, library: Option<&'static Path>) {
+        self.library = library.or(self.library);
+        let all: Vec<_> = self.library.into_iter().chain(self.beside.as_deref()).collect();
+        if let Ok(all) = std::env::join_paths(all)
+            && !all.is_empty()
+        {
+            self.command.env("LD_PRELOAD", all);
         }
+    }
+
+    /// A shared object that is preloaded after the library.
+    pub(crate) fn beside(mut self, plugin: &Path) -> Self {
+        self.beside = Some(plugin.to_owned());
+        self.preload(None);
+        self
+    }
+
+    /// The folder of this run.
+    pub(crate) fn scratch(&self) -> &Path {
+        &self.scratch
     }
 
     /// `program` without the library.
@@ -105,7 +123,8 @@ impl Run {
         for name in CLEARED {
             command.env_remove(name);
         }
-        Self { command, scratch: scratch(), input: None, stats: None, limit: LIMIT }
+        let (library, beside, input, stats) = (None, None, None, None);
+        Self { command, library, beside, scratch: scratch(), input, stats, limit: LIMIT }
     }
 
     /// One more argument.

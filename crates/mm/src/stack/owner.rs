@@ -1,0 +1,99 @@
+//! The owner of an address: the object, block or mapping that starts there, or why none does.
+
+use super::cached_pages::StackHost;
+use super::call::{Entry, Misuse};
+use super::instance::{Stack, StackConfig, Watch};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use crate::slab::{CacheId, cache_of};
+use quarry_sys::primitive::Ordering;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Object(CacheId),
+    Pages(Pfn),
+    Mapping(Pfn),
+    Sampled(Pfn),
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// The allocation that starts at `address`; aborts if none does.
+    pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
+        match self.find(address) {
+            // If an object has a link, its user only ever gets the address after the link.
+            Ok(Owner::Object(id)) if self.fast.link(id) > 0 => {
+                self.misuse(entry, address, Misuse::InsideObject(id))
+            }
+            Ok(owner) => owner,
+            Err(misuse) => self.misuse(entry, address, misuse),
+        }
+    }
+
+    /// The allocation that starts at `address`, also while the fast paths are closed, or the reason
+    /// why none does. Any address is allowed. O(1).
+    #[inline(never)]
+    pub(super) fn find(&self, address: *mut u8) -> Result<Owner, Misuse> {
+        let pfn = self.is_ready().then(|| self.pfn(address)).flatten().ok_or(Misuse::Foreign)?;
+        let kind = self.frames().kind(pfn);
+        if let Some(id) = cache_of(self.frames(), pfn) {
+            let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
+            let is_object = match id.place() {
+                None => self.fast.geometry[id.index()].is_object(offset),
+                Some(_) => self.caches.get(id).is_some_and(|cache| {
+                    cache.object_number(offset & (cache.order().bytes() - 1)).is_some()
+                }),
+            };
+            return if is_object { Ok(Owner::Object(id)) } else { Err(Misuse::InsideObject(id)) };
+        }
+        let is_start = address as usize & (FRAME_BYTES - 1) == 0;
+        match kind {
+            Kind::PAGES | Kind::BARE if is_start => Ok(Owner::Pages(pfn)),
+            Kind::MAPPING if is_start => Ok(Owner::Mapping(pfn)),
+            Kind::SAMPLED if is_start && self.watch.sampled(self, pfn).is_some() => {
+                Ok(Owner::Sampled(pfn))
+            }
+            Kind::PAGES | Kind::BARE | Kind::MAPPING | Kind::SAMPLED => Err(Misuse::InsideBlock),
+            _ => Err(Misuse::Unowned(pfn)),
+        }
+    }
+
+    /// The misuse of an [`Unowned`](Misuse::Unowned) frame.
+    pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
+        let frames = self.frames();
+        if self.arena().is_excluded(pfn.pageblock()) {
+            return Misuse::Foreign;
+        }
+        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
+        let is_inside = head.is_some_and(|head| {
+            let length = match frames.kind(head) {
+                Kind::PAGES | Kind::BARE | Kind::MAPPING | Kind::SAMPLED => {
+                    self.frames_of_block(head)
+                }
+                _ => 0,
+            };
+            head.0.saturating_add(length) > pfn.0
+        });
+        if is_inside { Misuse::InsideBlock } else { Misuse::NothingInUse }
+    }
+
+    /// Number of frames of the block of pages, or of the sampled allocation, at `pfn`.
+    #[inline(never)]
+    pub(super) fn frames_of_block(&self, pfn: Pfn) -> u32 {
+        match self.frames().kind(pfn) {
+            Kind::SAMPLED => self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.frames),
+            _ => self.frames().link(pfn),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn bytes_of(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Object(id) => self.known_cache(id).stride(),
+            Owner::Pages(pfn) | Owner::Mapping(pfn) => {
+                (self.frames().link(pfn) as usize) << FRAME_SHIFT
+            }
+            Owner::Sampled(pfn) => {
+                self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.usable)
+            }
+        }
+    }
+}
