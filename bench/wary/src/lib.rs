@@ -12,8 +12,8 @@ use std::path::Path;
 /// Opens a regular file for reading; neither opening nor reading it waits for another process.
 ///
 /// # Errors
-/// `InvalidInput` if the path leads to a pipe, a device, a folder or a socket; `WouldBlock` if a
-/// process has a lease on the file; others of the system.
+/// `IsADirectory`; `InvalidInput` if the path leads to a pipe, a device or a socket; `WouldBlock`
+/// if a process has a lease on the file; others of the system.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     // Opening a device can change something, so another kind of file is not even opened.
@@ -26,8 +26,11 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 }
 
 fn regular(metadata: &fs::Metadata) -> io::Result<()> {
-    let why = || io::Error::new(ErrorKind::InvalidInput, "not a regular file");
-    metadata.is_file().then_some(()).ok_or_else(why)
+    match metadata.file_type() {
+        it if it.is_file() => Ok(()),
+        it if it.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
+    }
 }
 
 /// Reads a whole regular file, which has at most `most` bytes.
@@ -75,11 +78,12 @@ mod tests {
         assert!(status.unwrap().success());
         std::os::unix::fs::symlink(at("pipe"), at("link")).unwrap();
         let _socket = UnixListener::bind(at("socket")).unwrap();
-        let paths = [at("pipe"), at("link"), at("socket"), at(""), "/dev/zero".into()];
+        let paths = [at("pipe"), at("link"), at("socket"), "/dev/zero".into()];
         for path in paths {
             let error = read(&path, 10).unwrap_err();
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
         }
+        assert_eq!(read(at(""), 10).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(read(at("none"), 10).unwrap_err().kind(), ErrorKind::NotFound);
         assert!(read("/proc/self/maps", 1 << 20).is_ok_and(|it| !it.is_empty()));
     }
