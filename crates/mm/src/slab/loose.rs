@@ -161,6 +161,12 @@ impl<P: PerCpu, S: SlabPolicy<P>> SlabPolicy<P> for WithLoose<S> {
         self.policy.reclaim(context, what)
     }
 
+    fn spare_bytes(&self, context: &SlabContext<'_, P>) -> usize {
+        let inside =
+            |(cache, own): (CacheIn<'_, P>, &Loose)| own.slabs.inside() as usize * cache.stride();
+        self.policy.spare_bytes(context) + self.each(context).map(inside).sum::<usize>()
+    }
+
     fn relieve(&self, context: &SlabContext<'_, P>) {
         self.policy.relieve(context);
     }
