@@ -140,12 +140,14 @@ fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
     spans.iter().map(crate::support::Calls::total).collect()
 }
 
-/// From 1 to 64 MiB: a pair makes no system call (a few calls start the background thread).
+/// From 1 to 64 MiB: a pair makes no system call (a few calls start the background thread); but
+/// from 32 MiB on, where glibc unmaps, the three that reset a freed block's pages.
 #[test]
 fn large_pairs_make_no_system_calls() {
     let sizes: Vec<usize> = (0..=6).map(|power| 1 << (20 + power)).collect();
     for (size, calls) in sizes.iter().zip(calls_in_pairs(300, 1, &sizes)) {
-        assert!(calls <= 30, "{calls} system calls in 300 pairs of {size} bytes");
+        let most = if *size < 32 << 20 { 30 } else { 30 + 3 * 300 };
+        assert!(calls <= most, "{calls} system calls in 300 pairs of {size} bytes");
     }
 }
 

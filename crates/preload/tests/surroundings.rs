@@ -119,6 +119,16 @@ fn one_thread_stays_one_thread() {
     }
 }
 
+/// Attributes that a program has set on the pages of a large block end with the block.
+#[test]
+fn pages_of_a_freed_block_are_like_all_others() {
+    for what in ["dontfork", "wipeonfork", "readonly"] {
+        for mib in ["2", "8", "24", "40", "100"] {
+            start("around_attributes.c").arg(what).arg(mib).finish().success();
+        }
+    }
+}
+
 #[test]
 fn user_namespace_of_its_own() {
     where_allowed(start("around_namespace.c"));

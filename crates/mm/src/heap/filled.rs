@@ -9,9 +9,9 @@
 //! times as long as the longest mapping that the program filled; and what is not known to be filled
 //! of them is at most as long as that mapping, or 256 MiB. So a table that doubles is huge from its
 //! second step on, and a program whose later tables are sparse wastes at most that much. (When one
-//! filled mapping allowed all later ones to be huge, a program with 100 sparse tables of 40 MiB held
-//! 2,581 MiB instead of 12. Without the second bound, a sparse block of 1,126 MiB after a filled one
-//! of 512 MiB held all of its memory.)
+//! filled mapping allowed all later ones to be huge, a program with 100 sparse tables of 40 MiB
+//! held 2,581 MiB instead of 12. Without the second bound, a sparse block of 1,126 MiB after a
+//! filled one of 512 MiB held all of its memory.)
 //!
 //! A mapping that grows must itself be filled to become huge. One that must be zero (`calloc`) gets
 //! no huge pages at first: programs request large tables so, and touch them here and there.

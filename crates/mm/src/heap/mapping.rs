@@ -40,6 +40,8 @@ pub struct Mapping {
 pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
+    /// Frames of the longest mapping that was freed, up to [`APART_FRAMES`].
+    longest: AtomicU32,
     moved: MovedMappings,
     filled: Filled,
     /// Copies of the mapping cache's counts, for readers without its lock.
@@ -47,9 +49,11 @@ pub struct Mappings {
     cached_charged: AtomicU32,
 }
 
-/// A mapping from this size on (32 MiB) that must be zero gets fresh memory, like a block of glibc's
-/// from `DEFAULT_MMAP_THRESHOLD_MAX` on (2.5 to 2.41): clearing cached memory would touch all of it.
-const TABLE_FRAMES: u32 = (32 << 20) / FRAME_BYTES as u32;
+/// From this size on, 32 MiB, glibc maps each block for itself and unmaps it when it is freed
+/// (`DEFAULT_MMAP_THRESHOLD_MAX`, 2.5 to 2.41). So `calloc` takes fresh memory, and what the
+/// program has done to the pages of a freed block (`MADV_DONTFORK`) ends with it. Smaller blocks
+/// are on glibc's heap, except those that are longer than all freed before (its threshold adapts).
+const APART_FRAMES: u32 = (32 << 20) / FRAME_BYTES as u32;
 
 /// Returns whether a cached extent may serve a request for zeroed memory: what is not cleared must
 /// not come in as huge pages.
@@ -57,7 +61,7 @@ fn is_table(zones: &Zones, extent: &Extent, frames: u32) -> bool {
     let mut untouched = (extent.charged.next_multiple_of(PAGEBLOCK_FRAMES)..frames)
         .step_by(PAGEBLOCK_FRAMES as usize);
     let first = extent.first.first();
-    frames < TABLE_FRAMES && !untouched.any(|frame| zones.faults(first.plus(frame)).is_huge())
+    frames < APART_FRAMES && !untouched.any(|frame| zones.faults(first.plus(frame)).is_huge())
 }
 
 fn blocks_of(frames: u32) -> u32 {
@@ -75,6 +79,7 @@ impl Mappings {
         Self {
             cache: CountedLock::new(MappingCache::new()),
             live: AtomicUsize::new(0),
+            longest: AtomicU32::new(0),
             moved: MovedMappings::new(),
             filled: Filled::new(),
             cached_bytes: AtomicUsize::new(0),
@@ -132,7 +137,7 @@ impl Mappings {
         align_blocks: u32,
         zeroed: bool,
     ) -> Option<(Extent, bool)> {
-        if align_blocks > 1 || zeroed && frames >= TABLE_FRAMES {
+        if align_blocks > 1 || zeroed && frames >= APART_FRAMES {
             return None;
         }
         let blocks = blocks_of(frames);
@@ -192,8 +197,8 @@ impl Mappings {
         Some(Extent { charged, ..extent })
     }
 
-    /// See [`Filled::huge_blocks`]; 0 if many mappings are live, because a huge one splits a mapping
-    /// of the kernel into three.
+    /// See [`Filled::huge_blocks`]; 0 if many mappings are live, because a huge one splits a
+    /// mapping of the kernel into three.
     fn huge_blocks(&self, zones: &Zones, held: u32, frames: u32) -> u32 {
         let few = self.live() < max_map_count() / 8;
         if few { self.filled.huge_blocks(zones, held, frames) } else { 0 }
@@ -282,10 +287,18 @@ impl Mappings {
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, zones: &Zones, pfn: Pfn) {
         let extent = self.extent_of(zones, pfn);
-        let _ = self.filled.look(zones, pfn, self.frames(zones, pfn));
+        let frames = self.frames(zones, pfn);
+        let _ = self.filled.look(zones, pfn, frames);
         zones.frames().set_kind(pfn, 1, Kind::NONE);
         self.moved.forget(zones, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
+        let longest = self.longest.fetch_max(frames.min(APART_FRAMES), Ordering::Relaxed);
+        let would_be_unmapped = frames > longest || frames >= APART_FRAMES;
+        if would_be_unmapped
+            && zones.arena().os().reset(zones.arena().address(pfn), extent.bytes()).is_err()
+        {
+            return release(zones, extent);
+        }
         self.keep(zones, extent, None);
     }
 

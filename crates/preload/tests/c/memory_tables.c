@@ -1,8 +1,8 @@
 /*
  * usage: memory_tables CASE
- * Fills a block, and then makes a large one of which it touches one byte in each 2 MiB. Such a table
- * costs what is touched, however it was requested; the bound for a block that need not be zero is
- * the longest filled one.
+ * Fills a block, and then makes a large one of which it touches one byte in each 2 MiB. Such a
+ * table costs what is touched, however it was requested; the bound for a block that need not be
+ * zero is the longest filled one.
  */
 #include "memory.h"
 
@@ -31,7 +31,8 @@ static char *touched(void *table, size_t from, size_t bytes)
 static void costs_at_most(const char *what, size_t before, size_t most)
 {
     size_t now = resident_bytes();
-    CHECK(now <= before + most, "%s costs %zu MiB, not %zu", what, (now - before) / MIB, most / MIB);
+    CHECK(now <= before + most, "%s costs %zu MiB, not %zu", what, (now - before) / MIB,
+          most / MIB);
 }
 
 static size_t touched_bytes(size_t bytes)

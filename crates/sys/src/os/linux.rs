@@ -331,6 +331,19 @@ unsafe impl Os for Linux {
         check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, access) })
     }
 
+    fn reset(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the range is the caller's; neither advice changes its contents.
+        unsafe {
+            advise(address, bytes, libc::MADV_DOFORK)?;
+            advise(address, bytes, libc::MADV_KEEPONFORK).or_else(|error| match error {
+                // Before Linux 4.14 the kernel knows neither this advice nor its opposite.
+                OsError(libc::EINVAL) => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        self.set_accessible(address, bytes, true)
+    }
+
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         if huge {
             IS_ADVISED.store(true, Ordering::Relaxed);

@@ -113,6 +113,15 @@ pub unsafe trait Os: Sync {
         Err(OsError(libc::ENOSYS))
     }
 
+    /// Undoes what the program may have done to the pages of a mapped range: makes them writable,
+    /// and shared with children of a fork like all others.
+    ///
+    /// # Errors
+    /// The OS's `errno`; some of this may have been done.
+    fn reset(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
+        Ok(())
+    }
+
     /// Asks for huge pages in an accessible range, or, if not `huge`, for ordinary ones. A hint: it
     /// changes no contents, and the caller may ignore a refusal.
     ///
