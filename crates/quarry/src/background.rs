@@ -46,8 +46,8 @@ pub(crate) use thread::find_least_stack;
 
 use brief::state;
 use state::{
-    ALLOWED, ASLEEP, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS, NONE, NS_PER_MS,
-    RUNNING, STARTING, STATE, has_news, moves, note_left, start_not_before,
+    ALLOWED, ASLEEP, AT_ONCE, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS, NONE,
+    NS_PER_MS, RUNNING, STARTING, STATE, USUAL_MS, has_news, moves, note_left, start_not_before,
 };
 
 use crate::balancer::{Balancer, Cache};
@@ -122,7 +122,13 @@ pub(crate) fn is_at_rest() -> bool {
 /// Stores whether a thread may be started, and how long freed memory is kept (negative: for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     ALLOWED.store(allowed, Ordering::Relaxed);
-    DELAY_MS.store(delay_ms, Ordering::Relaxed);
+    keep_for(delay_ms);
+}
+
+/// Stores how long freed memory is kept.
+fn keep_for(delay_ms: i64) {
+    AT_ONCE.store(delay_ms == 0, Ordering::Relaxed);
+    DELAY_MS.store(if delay_ms == 0 { USUAL_MS } else { delay_ms }, Ordering::Relaxed);
 }
 
 pub(crate) fn forget_thread() {
@@ -149,12 +155,11 @@ pub(crate) fn start_for_callbacks() {
 /// Called at the end of slow frees, without a lock; starts or wakes the thread if due. O(nodes).
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    if delay < 0 || delay != 0 && !is_worth_a_thread() && !Cache::is_due() {
-        return;
-    }
-    if delay == 0 {
+    if AT_ONCE.load(Ordering::Relaxed) {
         let _inside = gate::enter();
         STACK.mappings.purge_all(zones());
+    }
+    if delay < 0 || !is_worth_a_thread() && !Cache::is_due() {
         return;
     }
     match state() {

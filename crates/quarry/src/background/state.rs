@@ -19,7 +19,10 @@ pub(super) const BRIEF: u32 = 4;
 
 pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
 pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
-pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
+pub(super) const USUAL_MS: i64 = 500;
+pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(USUAL_MS);
+/// True if `free` gives back at once what it can; the thread then gives back what is parked.
+pub(super) static AT_ONCE: AtomicBool = AtomicBool::new(false);
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 /// The program has freed memory since the thread's last look, and enough can be given back.
 pub(super) static HAS_NEWS: AtomicBool = AtomicBool::new(false);
