@@ -65,17 +65,28 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36); setting them succeeds without effect.
-const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
+/// Parameters of glibc's `mallopt` that have an effect here (`malloc.h`, glibc 2.36).
+const M_TRIM_THRESHOLD: c_int = -1;
+const M_MMAP_MAX: c_int = -4;
+const M_CHECK_ACTION: c_int = -5;
+const M_PERTURB: c_int = -6;
 
-/// Returns 1 for a parameter that glibc knows, 0 for others.
+/// Sets a parameter. Returns 1 if the heap does what it says, else 0.
+///
+/// `M_TRIM_THRESHOLD` -1 keeps all freed memory; other values end that. These always hold:
+/// `M_MMAP_MAX` 0 (no block is apart), `M_CHECK_ACTION` 3 (errors abort), `M_PERTURB` 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if ensure_ready() == Mode::Disabled {
         // SAFETY: mallopt has no preconditions.
         return unsafe { libc_malloc::mallopt(parameter, value) };
     }
-    c_int::from(MALLOPT_KNOWN.contains(&parameter))
+    let is_so = match (parameter, value) {
+        (M_TRIM_THRESHOLD, _) => process::keep_all(value < 0),
+        (M_MMAP_MAX | M_PERTURB, 0) | (M_CHECK_ACTION, 3) => true,
+        _ => false,
+    };
+    c_int::from(is_so)
 }
 
 /// Prints slabinfo, buddyinfo and lock counters to standard error.

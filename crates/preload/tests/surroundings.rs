@@ -119,6 +119,20 @@ fn one_thread_stays_one_thread() {
     }
 }
 
+/// The recipe of real-time programs. (Pools of objects that threads share need room for what CPUs
+/// park.)
+#[test]
+fn no_page_faults_in_a_locked_pool() {
+    for (bytes, more) in [("16", &["", "late"][..]), ("64", &["", "threads"]), ("256", &[""])] {
+        for how in ["large", "small", "mixed"] {
+            for more in more {
+                let run = start("around_realtime_pool.c").arg(bytes).arg(how);
+                where_allowed(run.arg(*more));
+            }
+        }
+    }
+}
+
 /// Attributes that a program has set on the pages of a large block end with the block.
 #[test]
 fn pages_of_a_freed_block_are_like_all_others() {

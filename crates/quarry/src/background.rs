@@ -125,10 +125,18 @@ pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     keep_for(delay_ms);
 }
 
+pub(crate) fn keeps_all() -> bool {
+    DELAY_MS.load(Ordering::Relaxed) < 0
+}
+
 /// Stores how long freed memory is kept.
-fn keep_for(delay_ms: i64) {
+pub(crate) fn keep_for(delay_ms: i64) {
     AT_ONCE.store(delay_ms == 0, Ordering::Relaxed);
     DELAY_MS.store(if delay_ms == 0 { USUAL_MS } else { delay_ms }, Ordering::Relaxed);
+    if delay_ms < 0 {
+        dismiss();
+        own_stack::keep();
+    }
 }
 
 pub(crate) fn forget_thread() {
@@ -329,6 +337,10 @@ fn run() -> ! {
     let mut quiet = 0usize;
     loop {
         let delay_ms = DELAY_MS.load(Ordering::Relaxed);
+        if delay_ms < 0 {
+            sleep();
+            continue;
+        }
         pause(delay_ms);
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();

@@ -4,7 +4,7 @@
 
 use crate::balancer::{Balancer, Cache, Wait};
 use crate::error::{Error, accept};
-use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
+use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
 use core::ptr::NonNull;
@@ -354,6 +354,21 @@ pub fn stats() -> Option<StackStats> {
     budget.beside = resident.saturating_sub(budget.used);
     budget.unaccounted = budget.beside.saturating_sub(budget.metadata + budget.free_dirty);
     Some(stats)
+}
+
+/// From now on keeps all freed memory until a trim, as `QUARRY_PURGE_DELAY=-1` does; or, if `keeps`
+/// is false, gives memory back again as the settings say. Returns whether the heap does so, and
+/// was not told in vain: what was never switched on cannot be switched off.
+#[must_use]
+pub fn keep_all(keeps: bool) -> bool {
+    if !is_ready() || !keeps && !background::keeps_all() {
+        return false;
+    }
+    background::keep_for(if keeps { -1 } else { settings().purge_delay_ms });
+    let keeps_now = background::keeps_all();
+    let _inside = gate::enter();
+    own_stack::run(|| STACK.mappings.keep_all(zones(), keeps_now));
+    keeps_now == keeps
 }
 
 /// Used and free memory of the heap; all zero if there is no heap.

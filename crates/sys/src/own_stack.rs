@@ -14,6 +14,7 @@
 //! A [confined](crate::confined) process blocks no signals, because that takes a system call.
 
 use crate::confined::is_confined;
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::system_call::mapped;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
@@ -74,12 +75,31 @@ fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
     drop(signals);
 }
 
+/// Set if stacks stay mapped for the next work.
+static KEEPS: AtomicBool = AtomicBool::new(false);
+/// The addresses of stacks that stay and are not in use; 0: none.
+static KEPT: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+
+/// From now on some stacks stay mapped, so that later work takes no page faults.
+pub fn keep() {
+    KEEPS.store(true, Ordering::Relaxed);
+    let _stacks = KEPT.each_ref().map(|_| Stack::map());
+}
+
+/// Takes the stack at this place, if there is one.
+fn take_kept(place: &AtomicUsize) -> Option<NonNull<u8>> {
+    NonNull::new(place.swap(0, Ordering::Acquire) as *mut u8)
+}
+
 struct Stack(NonNull<u8>);
 
 impl Stack {
     fn map() -> Option<Self> {
         if cfg!(any(miri, quarry_model, quarry_sim)) {
             return None;
+        }
+        if let Some(kept) = KEPT.iter().find_map(take_kept) {
+            return Some(Self(kept));
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches no other memory.
@@ -93,6 +113,13 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
+        let (address, order) = (self.0.as_ptr() as usize, Ordering::Release);
+        let stays = |place: &AtomicUsize| {
+            place.compare_exchange(0, address, order, Ordering::Relaxed).is_ok()
+        };
+        if KEEPS.load(Ordering::Relaxed) && KEPT.iter().any(stays) {
+            return;
+        }
         // SAFETY: we mapped it, and the work is done.
         unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
     }

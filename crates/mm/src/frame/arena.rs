@@ -12,7 +12,7 @@
 //! | 0 | 0 | 0 | free |
 //! | 1 | 1 | 0 | in a zone or a mapping |
 //! | 1 | 0 | 0 | taken, and being mapped or unmapped |
-//! | 0 | 1 | 0 | free and zero: the system refused to unmap it |
+//! | 0 | 1 | 0 | free, with contents: the system refused to unmap it, or it is *kept* |
 //! | 1 | 0 | 1 | has a foreign mapping, or was lost in a failed move: never touched |
 //!
 //! Invariants: `nr_taken` counts pageblocks taken and not excluded; `ranges` counts extents of
@@ -26,7 +26,9 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use quarry_sys::primitive::{
+    AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release,
+};
 use quarry_sys::topology::max_map_count;
 
 /// The part of the window in which a search for pageblocks begins.
@@ -66,6 +68,8 @@ pub struct Arena {
     ranges: AtomicUsize,
     /// The end of the pageblocks whose metadata is accessible.
     span: AtomicU32,
+    /// True if free pageblocks stay mapped, with their memory.
+    keeps: AtomicBool,
 }
 
 // SAFETY: `base`, the only field that is not Sync by itself, never changes.
@@ -84,6 +88,7 @@ impl Arena {
             nr_taken: AtomicUsize::new(0),
             ranges: AtomicUsize::new(0),
             span: AtomicU32::new(0),
+            keeps: AtomicBool::new(false),
         })
     }
 
@@ -133,6 +138,16 @@ impl Arena {
         self.pageblocks
     }
 
+    /// Returns whether free pageblocks stay mapped, with their memory.
+    #[must_use]
+    pub fn keeps(&self) -> bool {
+        self.keeps.load(Relaxed)
+    }
+
+    pub(super) fn set_keeps(&self, keeps: bool) {
+        self.keeps.store(keeps, Relaxed);
+    }
+
     /// Pageblocks taken now, by zones and mappings.
     #[must_use]
     pub fn pageblocks_taken(&self) -> usize {
@@ -180,19 +195,59 @@ impl Arena {
         }
     }
 
-    /// Takes a free extent. From the start of the wanted side on, searches for an extent with
-    /// `room` free pageblocks after it, then for any; then searches the whole window for any. O(log
-    /// pageblocks + count / 64), but see [`BlockBits::find`] for an aligned extent.
+    /// Takes a free extent: a kept one if there is any. Else, from the start of the wanted side on,
+    /// searches for an extent with `room` free pageblocks after it, then for any; then searches the
+    /// whole window for any. O(log pageblocks + count / 64), but see
+    /// [`BlockBits::find`] for an aligned extent.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
         let mut held = self.lock.lock();
+        let kept = self.keeps().then(|| self.find_kept(count, align)).flatten();
         let roomy = || self.find(start, count.checked_add(room)?, align);
-        let first = if room > 0 { roomy() } else { None }
+        let first = kept
+            .or_else(|| if room > 0 { roomy() } else { None })
             .or_else(|| self.find(start, count, align))
             .or_else(|| self.find(0, count, align))?;
         self.mark_taken(&mut held, first, count);
         Some(first)
+    }
+
+    /// Returns whether [`take`](Self::take) would find an extent that is kept.
+    pub(crate) fn has_kept(&self, count: u32, align: u32) -> bool {
+        let _held = self.lock.lock();
+        self.keeps() && self.find_kept(count, align).is_some()
+    }
+
+    /// Returns whether all of an extent is free, and mapped.
+    pub(crate) fn is_kept(&self, first: PageblockIndex, count: u32) -> bool {
+        let _held = self.lock.lock();
+        let (first, end) = (first.0, first.0.saturating_add(count));
+        self.bits.next(Bit::Taken, true, first, end) == end
+            && self.bits.next(Bit::Mapped, false, first, end) == end
+    }
+
+    /// The front of the shortest free extent with memory that is long enough. O(pageblocks of the
+    /// span / 64 + such extents).
+    fn find_kept(&self, count: u32, align: u32) -> Option<u32> {
+        let end = self.span_blocks();
+        let mapped = self.bits.extents(Bit::Mapped, true, 0, end);
+        let kept = mapped.flat_map(|(at, end)| self.bits.extents(Bit::Taken, false, at, end));
+        kept.filter(|(at, end)| {
+            self.align_up(*at, align).is_some_and(|at| at.saturating_add(count) <= *end)
+        })
+        .min_by_key(|(at, end)| end - at)
+        .and_then(|(at, _)| self.align_up(at, align))
+    }
+
+    /// Takes the first free pageblocks from `from` on that are mapped; returns their start and end.
+    pub(super) fn take_next_kept(&self, from: u32) -> Option<(u32, u32)> {
+        let mut held = self.lock.lock();
+        let mapped = self.bits.extents(Bit::Mapped, true, from, self.pageblocks);
+        let mut kept = mapped.flat_map(|(at, end)| self.bits.extents(Bit::Taken, false, at, end));
+        let (first, end) = kept.next()?;
+        self.mark_taken(&mut held, first, end - first);
+        Some((first, end))
     }
 
     /// Takes an extent if all of it is free and lies below `below`.

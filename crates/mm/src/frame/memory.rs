@@ -30,6 +30,15 @@ const SMALLEST_BYTES: usize = 64 << 20;
 /// covers, so that the first pages on both sides share the page table.
 const EDGE_OFFSET: usize = 1 << 20;
 
+/// An extent that was taken from the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its first pageblock.
+    pub first: PageblockIndex,
+    /// True if all of it is known to be zero.
+    pub zeroed: bool,
+}
+
 /// The window and its frames. Fields drop in this order, so the window is given up last.
 pub struct Memory {
     arena: Arena,
@@ -107,20 +116,21 @@ impl Memory {
     }
 
     /// Takes `count` neighbouring pageblocks for a zone, or none; the first has an even number.
-    pub(crate) fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
+    pub(crate) fn take_for_zone(&self, count: u32) -> OsResult<Taken> {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes free neighbouring pageblocks, maps them (zeroed), and makes their metadata accessible.
+    /// Takes free neighbouring pageblocks, maps them, and makes their metadata accessible.
     ///
     /// # Errors
     /// `ENOMEM` where there is no such extent, or the error of the OS.
-    pub fn take(&self, mut wanted: Wanted) -> OsResult<PageblockIndex> {
+    pub fn take(&self, mut wanted: Wanted) -> OsResult<Taken> {
         loop {
             let first = self.arena.take(wanted).ok_or(OsError(libc::ENOMEM))?;
             let is_behind = first + wanted.count > self.arena.span_blocks();
+            let zeroed = self.arena.extents(true, first, wanted.count).next().is_none();
             match self.make_ready(first, wanted.count) {
-                Ok(()) => return Ok(PageblockIndex(first)),
+                Ok(()) => return Ok(Taken { first: PageblockIndex(first), zeroed }),
                 // The foreign pageblocks are excluded now, so the next search passes over them.
                 Err(OsError(libc::EEXIST)) => {}
                 // The OS refused more metadata, but lower addresses may have some: search there.
@@ -131,11 +141,17 @@ impl Memory {
     }
 
     /// Extends a taken extent by `more` free pageblocks after it, in one kernel mapping if it can;
-    /// but no huge pages come in there unasked (`huge`).
+    /// but no huge pages come in there unasked (`huge`). Returns whether they are zero.
     ///
     /// # Errors
     /// `ENOMEM` where not all are free, or the error of the OS; the extent is unchanged then.
-    pub fn extend(&self, first: PageblockIndex, count: u32, more: u32, huge: bool) -> OsResult<()> {
+    pub fn extend(
+        &self,
+        first: PageblockIndex,
+        count: u32,
+        more: u32,
+        huge: bool,
+    ) -> OsResult<bool> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
             return Err(OsError(libc::ENOMEM));
@@ -151,7 +167,7 @@ impl Memory {
         {
             self.arena.set_mapped(end, more, true);
         }
-        self.make_ready(end, more)
+        self.make_ready(end, more).map(|()| is_fresh)
     }
 
     /// Maps a taken extent and makes its metadata accessible, or gives the extent back.
@@ -198,10 +214,34 @@ impl Memory {
         })
     }
 
+    /// Frees the pageblocks of an extent, and unmaps them unless all memory is kept.
+    pub fn give_back(&self, first: PageblockIndex, count: u32) {
+        if self.arena.keeps() {
+            return self.arena.release(first.0, count);
+        }
+        self.unmap(first, count);
+    }
+
+    /// Chooses whether the memory of free pageblocks stays.
+    pub(crate) fn set_keeps(&self, keeps: bool) {
+        self.arena.set_keeps(keeps);
+    }
+
+    /// Unmaps the free pageblocks whose memory was kept; returns the bytes.
+    pub(crate) fn give_back_kept(&self) -> usize {
+        let (mut bytes, mut from) = (0, 0);
+        while let Some((first, end)) = self.arena.take_next_kept(from) {
+            self.unmap(PageblockIndex(first), end - first);
+            bytes += (end - first) as usize * PAGEBLOCK_BYTES;
+            from = end;
+        }
+        bytes
+    }
+
     /// Unmaps an extent and frees its pageblocks; their contents are lost. If the system refuses to
     /// unmap it, or the process might then have too many mappings (`Arena::may_split`), purges the
     /// extent and leaves it mapped.
-    pub fn give_back(&self, first: PageblockIndex, count: u32) {
+    fn unmap(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
             let (address, bytes) =

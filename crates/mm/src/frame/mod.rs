@@ -28,7 +28,7 @@ pub use array::{FreshZero, OsArray};
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
 pub use growing::{DOWN, GrowingArray};
 pub use list::{Back, End, FrontList, Link, Links, List, Member, members};
-pub use memory::Memory;
+pub use memory::{Memory, Taken};
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use migratetype::{MAX_NODES, MIGRATE_TYPES, MigrateType, NodeId, PCP_TYPES};
 pub use order::{

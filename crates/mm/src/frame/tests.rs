@@ -74,7 +74,7 @@ impl Oracle {
     }
 
     fn take(&mut self, memory: &Memory, wanted: Wanted) -> Option<(u32, u32)> {
-        let first = memory.take(wanted).ok()?.0;
+        let first = memory.take(wanted).ok()?.first.0;
         assert!(self.is_free(first, wanted.count), "{first} is taken twice");
         let address = memory.arena().address(PageblockIndex(first).first()).as_ptr() as usize;
         assert!(address.is_multiple_of(wanted.align as usize * PAGEBLOCK_BYTES));
@@ -307,9 +307,17 @@ fn a_foreign_mapping_is_left_out_and_all_around_it_serves() {
     // SAFETY: the middle of a pageblock of the window.
     let middle = unsafe { address.add(PAGEBLOCK_BYTES / 2) };
     os.occupy(middle, 4096);
-    assert_eq!(memory.take(wanted(12)), Ok(PageblockIndex(6)), "behind it");
+    assert_eq!(
+        memory.take(wanted(12)).map(|taken| taken.first),
+        Ok(PageblockIndex(6)),
+        "behind it"
+    );
     assert!(memory.arena().is_excluded(PageblockIndex(5)));
-    assert_eq!(memory.take(wanted(5)), Ok(PageblockIndex(0)), "in front of it");
+    assert_eq!(
+        memory.take(wanted(5)).map(|taken| taken.first),
+        Ok(PageblockIndex(0)),
+        "in front of it"
+    );
     assert_eq!(memory.extend(PageblockIndex(0), 5, 1, true), Err(OsError(libc::ENOMEM)));
     assert_eq!(memory.arena().validate(), Ok(()));
     assert_eq!(memory.arena().pageblocks_taken(), 17);
@@ -319,13 +327,17 @@ fn a_foreign_mapping_is_left_out_and_all_around_it_serves() {
 fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let os = fake_os();
     let memory = memory_on(os);
-    assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
+    assert_eq!(memory.take(wanted(2)).map(|taken| taken.first), Ok(PageblockIndex(0)));
     // A foreign mapping lies right after the kinds of the first section, where the table grows.
     let kinds = memory.frames().kinds();
     // SAFETY: within the window.
     os.occupy(unsafe { kinds.add(32 * 512) }.cast(), 4096);
-    assert_eq!(memory.take(wanted(40)), Err(OsError(libc::ENOMEM)));
-    assert_eq!(memory.take(wanted(30)), Ok(PageblockIndex(2)), "what has metadata serves");
+    assert_eq!(memory.take(wanted(40)).map(|taken| taken.first), Err(OsError(libc::ENOMEM)));
+    assert_eq!(
+        memory.take(wanted(30)).map(|taken| taken.first),
+        Ok(PageblockIndex(2)),
+        "what has metadata serves"
+    );
     assert_eq!(memory.arena().validate(), Ok(()));
     assert_eq!(memory.arena().span_blocks(), 32);
 }
@@ -334,14 +346,14 @@ fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
 fn what_cannot_be_unmapped_is_zero_and_serves_again() {
     let os = fake_os();
     let memory = memory_on(os);
-    let first = memory.take(wanted(3)).expect("there is memory");
+    let first = memory.take(wanted(3)).expect("there is memory").first;
     let word = memory.arena().address(first.first()).cast::<u64>();
     // SAFETY: mapped and ours.
     unsafe { word.write(7) };
     os.fail_nth(1);
     memory.give_back(first, 3);
     let calls = os.calls();
-    assert_eq!(memory.take(wanted(3)), Ok(first));
+    assert_eq!(memory.take(wanted(3)).map(|taken| taken.first), Ok(first));
     assert_eq!(os.calls(), calls, "it is mapped still");
     // SAFETY: taken again, so mapped and ours.
     assert_eq!(unsafe { word.read() }, 0);

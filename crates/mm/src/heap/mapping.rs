@@ -17,7 +17,9 @@
 use super::filled::{Filled, is_end_huge, unite};
 use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
-use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
+use crate::frame::{
+    FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Taken, Wanted,
+};
 use crate::zone::{Zones, page_frames};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
@@ -115,7 +117,10 @@ impl Mappings {
         });
         let (extent, dirty, is_moved) = match reused {
             Some(reused) => reused,
-            None => (self.fresh(zones, frames, align_blocks, zeroed)?, 0, false),
+            None => {
+                let (extent, dirty) = self.fresh(zones, frames, align_blocks, zeroed)?;
+                (extent, dirty, false)
+            }
         };
         let pfn = extent.first.first();
         self.moved.begin(zones, pfn, is_moved);
@@ -150,8 +155,11 @@ impl Mappings {
             zones.make_huge(kept.first, huge);
             return Some((Extent { blocks, ..kept }, false));
         }
-        let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0));
-        if let Some(new) = new.flatten() {
+        let new = self.moved.may_move(kept).then(|| self.take_extent(zones, blocks, 1, 0, true));
+        let new = new.flatten();
+        if let Some(dirty) = new.filter(|new| new.charged > 0) {
+            memory.give_back(dirty.first, dirty.blocks);
+        } else if let Some(new) = new {
             // SAFETY: both extents are taken and do not overlap, and no other task knows them.
             let moved =
                 unsafe { memory.move_extent((kept.first, kept.blocks), (new.first, new.blocks)) };
@@ -180,21 +188,34 @@ impl Mappings {
         Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
-    fn fresh(&self, zones: &Zones, frames: u32, align_blocks: u32, zeroed: bool) -> Option<Extent> {
+    fn fresh(
+        &self,
+        zones: &Zones,
+        frames: u32,
+        align_blocks: u32,
+        zeroed: bool,
+    ) -> Option<(Extent, u32)> {
         let huge = if zeroed { 0 } else { self.huge_blocks(zones, 0, frames) };
         let charged = frames.max(huge * PAGEBLOCK_FRAMES);
         if !self.charge(zones, charged) {
             return None;
         }
-        let Some(extent) = self.take_extent(zones, blocks_of(frames), align_blocks, 0) else {
+        let taken = self.take_extent(zones, blocks_of(frames), align_blocks, 0, zeroed);
+        let Some(extent) = taken else {
             zones.budget().uncharge_mapping(charged);
             return None;
         };
-        if huge > 0 {
+        let dirty = extent.charged;
+        let more = dirty.saturating_sub(charged);
+        if !self.charge(zones, more) {
+            release(zones, Extent { charged, ..extent });
+            return None;
+        }
+        if huge > 0 && dirty == 0 {
             zones.make_huge(extent.first, huge);
             zones.populate(extent.first.first(), PAGEBLOCK_FRAMES);
         }
-        Some(Extent { charged, ..extent })
+        Some((Extent { charged: charged + more, ..extent }, dirty))
     }
 
     /// See [`Filled::huge_blocks`]; 0 if many mappings are live, because a huge one splits a
@@ -208,7 +229,8 @@ impl Mappings {
     fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32) -> u32 {
         let held = self.frames(zones, pfn);
         let looked = self.filled.look(zones, pfn, held);
-        let huge = self.huge_blocks(zones, held, frames);
+        // Kept memory is there already.
+        let huge = if zones.arena().keeps() { 0 } else { self.huge_blocks(zones, held, frames) };
         let is_filled = || looked.unwrap_or_else(|| Filled::is_filled(zones, pfn, held));
         if huge > 0 && is_filled() { huge } else { 0 }
     }
@@ -220,18 +242,28 @@ impl Mappings {
                 && zones.budget().charge_mapping(frames))
     }
 
-    /// Takes an uncharged extent, with `room` free pageblocks after it if possible. Where address
-    /// space is short, empties the mapping cache, then lets zones give back pageblocks.
+    /// Takes an extent, with `room` free pageblocks after it if possible, and returns it with the
+    /// frames that the caller must charge, because they may be in memory. Where address space is
+    /// short, empties the mapping cache, then lets zones give back pageblocks.
     fn take_extent(
         &self,
         zones: &Zones,
         blocks: u32,
         align_blocks: u32,
         room: u32,
+        zeroed: bool,
     ) -> Option<Extent> {
-        let wanted =
-            Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
-        let take = || Some(Extent { first: zones.memory().take(wanted).ok()?, blocks, charged: 0 });
+        let (memory, align) = (zones.memory(), align_blocks.max(1));
+        let wanted = Wanted { side: Side::Mapping, count: blocks, align, room };
+        let is_kept = finds_kept(zones, blocks, align);
+        let take = || {
+            let Taken { first, zeroed: is_zero } = memory.take(wanted).ok()?;
+            let frames = blocks * PAGEBLOCK_FRAMES;
+            // To clear an extent that lies only in part in memory would bring all of it in.
+            let is_zero =
+                is_zero || zeroed && !is_kept && zones.purge_owned(first.first(), frames) > 0;
+            Some(Extent { first, blocks, charged: if is_zero { 0 } else { frames } })
+        };
         take()
             .or_else(|| if self.release_unused_since(zones, u64::MAX) > 0 { take() } else { None })
             .or_else(|| if zones.give_back() > 0 { take() } else { None })
@@ -305,6 +337,9 @@ impl Mappings {
     /// Puts an extent into the mapping cache, and releases older ones to make room; releases the
     /// extent itself if it is too large. An extent that was cached before keeps its `number`.
     fn keep(&self, zones: &Zones, extent: Extent, number: Option<u64>) {
+        if zones.arena().keeps() {
+            return release(zones, extent);
+        }
         let used = zones.budget().used().saturating_sub(self.cached_charged() + extent.charged);
         let most = most_cached(used as usize * FRAME_BYTES);
         if extent.bytes() > most {
@@ -360,6 +395,10 @@ impl Mappings {
     /// Grows `old` in place: by a cached extent that begins at its end, then by free pageblocks.
     fn extend(&self, zones: &Zones, old: Extent, frames: u32, huge: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
+        let is_in_memory = || zones.arena().is_kept(old.end(), more);
+        if zones.arena().keeps() && !is_in_memory() && finds_kept(zones, blocks_of(frames), 1) {
+            return None;
+        }
         let kept = self.change(|cache| cache.take_at(old.end(), more));
         let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
         let give_back = || {
@@ -374,17 +413,31 @@ impl Mappings {
             give_back();
             return None;
         }
-        let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
+        let fresh = more - kept.blocks;
         // The window extends the extent that ends where the fresh pageblocks begin.
         let front = if kept.blocks == 0 { old } else { kept };
-        let has_room = fresh.blocks == 0
-            || zones.memory().extend(front.first, front.blocks, fresh.blocks, huge > 0).is_ok();
-        if !has_room {
-            zones.budget().uncharge_mapping(missing);
-            give_back();
-            return None;
+        let extended = match fresh {
+            0 => Ok(true),
+            fresh => zones.memory().extend(front.first, front.blocks, fresh, huge > 0),
+        };
+        let mut new = Extent { blocks: old.blocks + more, charged, ..old };
+        let behind = new.frames() - charged;
+        match extended {
+            Ok(true) => {}
+            Ok(false) if self.charge(zones, behind) => new.charged += behind,
+            Ok(false) => {
+                zones.memory().give_back(kept.end(), fresh);
+                zones.budget().uncharge_mapping(missing);
+                give_back();
+                return None;
+            }
+            Err(_) => {
+                zones.budget().uncharge_mapping(missing);
+                give_back();
+                return None;
+            }
         }
-        Some(Extent { blocks: old.blocks + more, charged, ..old })
+        Some(new)
     }
 
     /// Moves the pages to another extent: by page tables where possible, else by copying.
@@ -392,11 +445,11 @@ impl Mappings {
         let blocks = blocks_of(frames);
         let kept = self.change(|cache| cache.take(blocks, |_| true));
         // With free pageblocks after it, the mapping can grow in place next time.
-        let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2))?;
+        let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2, false))?;
         // Moved pages replace memory of the new extent; only its memory after them stays charged.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
-        let before = old.charged + new.charged;
+        let before = old.charged + kept.map_or(0, |kept| kept.charged);
         if !self.charge(zones, charged.saturating_sub(before)) {
             match kept {
                 Some(extent) => self.keep(zones, extent, None),
@@ -431,6 +484,27 @@ impl Mappings {
     pub fn purge_all(&self, zones: &Zones) -> usize {
         let purge = || self.release_unused_since(zones, u64::MAX) + zones.purge_all();
         if self.freeable_bytes(zones) == 0 { 0 } else { own_stack::run(purge) }
+    }
+
+    /// Chooses whether all freed memory stays until a trim: then any request finds it, also a small
+    /// one that of a mapping.
+    pub fn keep_all(&self, zones: &Zones, keeps: bool) {
+        if keeps {
+            zones.memory().set_keeps(true);
+            self.release_unused_since(zones, u64::MAX);
+        } else {
+            self.give_back_kept(zones);
+            zones.memory().set_keeps(false);
+        }
+    }
+
+    /// Gives back the memory of free pageblocks, if all memory is kept; returns the bytes.
+    pub(crate) fn give_back_kept(&self, zones: &Zones) -> usize {
+        if !zones.arena().keeps() {
+            return 0;
+        }
+        zones.give_back();
+        zones.memory().give_back_kept()
     }
 
     pub(crate) fn cached_so_far(&self) -> u64 {
@@ -501,6 +575,13 @@ impl Mappings {
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("mappings->lock", &self.cache);
     }
+}
+
+/// Returns whether an extent in memory is free for a mapping, if the window keeps such extents. If
+/// not, zones give back theirs.
+fn finds_kept(zones: &Zones, blocks: u32, align: u32) -> bool {
+    let has_kept = || zones.arena().has_kept(blocks, align);
+    zones.arena().keeps() && (has_kept() || zones.give_back() > 0 && has_kept())
 }
 
 fn describe(zones: &Zones, frames: u32, extent: Extent, sample: u32) {

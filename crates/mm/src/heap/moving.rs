@@ -68,7 +68,8 @@ impl MovedMappings {
     pub(super) unsafe fn bring(&self, zones: &Zones, old: Extent, new: Extent) -> Moved {
         let was_moved = is_moved(zones, old.first.first());
         let (from, to) = ((old.first, old.blocks), (new.first, new.blocks));
-        let moved = match self.may_move(old) {
+        // A move would unmap the memory that is kept in the new place.
+        let moved = match !zones.arena().keeps() && self.may_move(old) {
             // SAFETY: the caller's promise.
             true => unsafe { zones.memory().move_extent(from, to) },
             false => Err(NotMoved::Unchanged),

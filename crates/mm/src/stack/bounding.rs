@@ -35,7 +35,7 @@ impl<C: StackConfig> Stack<C> {
     /// bound, gives freed memory back. Otherwise O(nodes), without a lock.
     #[inline]
     pub(super) fn bound_footprint(&self, taken: u32) {
-        if self.footprint.is_unbounded.load(Relaxed) {
+        if self.arena().keeps() {
             return;
         }
         let (footprint, peak) = self.footprint_and_peak();

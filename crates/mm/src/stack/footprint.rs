@@ -26,7 +26,7 @@
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = SECOND_NS / 2;
@@ -44,8 +44,6 @@ const FAULTS_SHARE: u64 = 20;
 const FAULT_PER_PRICE: u64 = 2;
 
 pub(super) struct Footprint {
-    /// True if the process may be of any size.
-    pub(super) is_unbounded: AtomicBool,
     pub(super) recent: RecentPeak,
     /// Frames that stayed in memory after the last try to get below the bound.
     pub(super) stuck: AtomicU32,
@@ -81,7 +79,6 @@ impl GivenBack {
 impl Footprint {
     pub(super) const fn new() -> Self {
         Self {
-            is_unbounded: AtomicBool::new(false),
             recent: RecentPeak::new(),
             stuck: AtomicU32::new(0),
             reaped: AtomicU32::new(0),

@@ -296,9 +296,7 @@ impl<C: StackConfig> Stack<C> {
         let pages = PageAllocator::build(os, &options.pages, slots)?;
         pages.zones().budget().set_marks(options.marks);
         let metadata = Metadata::new(os);
-        if !options.bounds_footprint {
-            self.footprint.is_unbounded.store(true, Ordering::Relaxed);
-        }
+        pages.memory().set_keeps(!options.bounds_footprint);
         let built = Built {
             pages,
             metadata,

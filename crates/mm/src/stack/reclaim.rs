@@ -145,12 +145,14 @@ impl<C: StackConfig> Stack<C> {
     /// lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     #[inline(never)]
     pub fn trim(&self) -> usize {
+        let zones = self.pages().zones();
         self.watch.give_back(self);
         self.shrink_all();
-        let bytes = self.mappings.purge_all(self.pages().zones());
+        let kept = self.mappings.give_back_kept(zones);
+        let bytes = self.mappings.purge_all(zones);
         // Free clean pageblocks still hold address space.
-        self.pages().zones().give_back();
-        bytes
+        zones.give_back();
+        kept + bytes
     }
 
     /// One look, half a `delay_ns` after the last: does stages 1 to 3, notes which frames are due,

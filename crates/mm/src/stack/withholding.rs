@@ -19,7 +19,7 @@ impl<C: StackConfig> Stack<C> {
     /// Frees a block without an owner, at once or after it was withheld.
     pub(super) fn free_block(&self, pfn: Pfn, frames: u32) {
         let block = Block { pfn, frames, about: () };
-        if frames < LEAST_FRAMES || !self.withhold(block) {
+        if frames < LEAST_FRAMES || self.arena().keeps() || !self.withhold(block) {
             self.free_now(block);
         }
     }

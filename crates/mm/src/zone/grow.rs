@@ -62,13 +62,15 @@ impl ZoneRef<'_> {
     #[inline(never)]
     fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);
-        for step in steps.sizes(room) {
-            if let Ok(first) = self.memory.take_for_zone(step) {
+        // Kept memory comes first, in small steps: it costs little, and serves mappings, too.
+        let has_kept = self.memory.arena().has_kept(STEP_MIN, STEP_MIN);
+        for step in has_kept.then_some(STEP_MIN).into_iter().chain(steps.sizes(room)) {
+            if let Ok(taken) = self.memory.take_for_zone(step) {
                 if self.zone.managed() == 0 {
                     // Without this, one object takes 2 MiB where the OS makes huge pages unasked.
-                    huge::make(self.memory, first, STEP_MIN, Faults::Small);
+                    huge::make(self.memory, taken.first, STEP_MIN, Faults::Small);
                 }
-                self.add_frames(first, step * PAGEBLOCK_FRAMES);
+                self.add_frames(taken, step * PAGEBLOCK_FRAMES);
                 steps.granted();
                 return true;
             }

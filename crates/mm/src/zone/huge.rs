@@ -23,7 +23,7 @@ pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
 /// Chooses how the kernel brings in the pageblocks of a free block. Slabs have claimed the block,
 /// and will fill it from its start.
 pub(super) fn claimed(zone: &Zone, memory: &Memory, block: Block, of: MigrateType) {
-    if !zone.huge || zone.managed() < HUGE_FROM_FRAMES {
+    if !zone.huge || zone.managed() < HUGE_FROM_FRAMES || memory.arena().keeps() {
         return;
     }
     for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {

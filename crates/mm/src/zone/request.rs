@@ -7,7 +7,7 @@ use super::fallback::Mode;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{
     End, FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, PageblockTag,
-    Pfn,
+    Pfn, Taken,
 };
 use quarry_sys::primitive::{Effort, effort};
 
@@ -72,7 +72,8 @@ impl ZoneRef<'_> {
         (count, frames)
     }
 
-    pub(super) fn add_frames(self, first: PageblockIndex, frames: u32) {
+    pub(super) fn add_frames(self, taken: Taken, frames: u32) {
+        let Taken { first, zeroed } = taken;
         let mut locked = self.lock();
         let tag = PageblockTag::new(self.node(), MigrateType::Movable);
         let end = PageblockIndex(first.0 + frames.div_ceil(PAGEBLOCK_FRAMES));
@@ -80,7 +81,7 @@ impl ZoneRef<'_> {
             self.memory.pageblocks().at(PageblockIndex(index)).set_tag(tag);
         }
         for (pfn, order) in largest_blocks(first.first(), frames) {
-            locked.put_block(Block { pfn, order, zeroed: true }, End::Tail);
+            locked.put_block(Block { pfn, order, zeroed }, End::Tail);
         }
         locked.gain(frames, end);
     }

@@ -75,8 +75,8 @@ impl Zones {
         if config.initial_frames > 0 {
             for zone in zones.all() {
                 let pageblocks = config.initial_frames.div_ceil(PAGEBLOCK_FRAMES);
-                let first = zones.memory.take_for_zone(pageblocks.next_multiple_of(2))?;
-                zones.of(zone.node()).add_frames(first, config.initial_frames);
+                let taken = zones.memory.take_for_zone(pageblocks.next_multiple_of(2))?;
+                zones.of(zone.node()).add_frames(taken, config.initial_frames);
             }
         }
         zones.refresh_marks();

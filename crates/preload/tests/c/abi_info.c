@@ -85,14 +85,22 @@ static void mallinfo_adds_up(void)
     }
 }
 
-static void mallopt_does_no_harm(void)
+/* mallopt says 1 only for what holds from then on. */
+static void mallopt_says_what_it_does(void)
 {
-    static const int parameters[] = {M_MXFAST,         M_TRIM_THRESHOLD, M_TOP_PAD,
-                                     M_MMAP_THRESHOLD, M_MMAP_MAX,       M_CHECK_ACTION,
-                                     M_PERTURB,        M_ARENA_TEST,     M_ARENA_MAX};
-    for (size_t i = 0; i < LENGTH(parameters); i++) {
-        int answer = mallopt(parameters[i], 0);
-        CHECK(answer == 0 || answer == 1, "mallopt(%d, 0) = %d", parameters[i], answer);
+    static const struct {
+        int parameter, value, answer;
+    } calls[] = {
+        {M_MXFAST, 0, 0},          {M_TOP_PAD, 1 << 20, 0},   {M_MMAP_THRESHOLD, 1 << 20, 0},
+        {M_MMAP_MAX, 0, 1},        {M_MMAP_MAX, 65536, 0},    {M_CHECK_ACTION, 3, 1},
+        {M_CHECK_ACTION, 0, 0},    {M_PERTURB, 0, 1},         {M_PERTURB, 0x5a, 0},
+        {M_ARENA_TEST, 2, 0},      {M_ARENA_MAX, 1, 0},       {M_TRIM_THRESHOLD, 128 << 10, 0},
+        {M_TRIM_THRESHOLD, -1, 1}, {M_TRIM_THRESHOLD, -1, 1}, {M_TRIM_THRESHOLD, 128 << 10, 1},
+    };
+    for (size_t i = 0; i < LENGTH(calls); i++) {
+        int answer = mallopt(calls[i].parameter, calls[i].value);
+        CHECK(answer == calls[i].answer, "mallopt(%d, %d) = %d", calls[i].parameter, calls[i].value,
+              answer);
     }
     mallopt(12345, 1);
     allocate_all();
@@ -122,7 +130,7 @@ int main(void)
     if (!testing_a_peer())
         mallinfo_adds_up();
     mallinfo_follows();
-    mallopt_does_no_harm();
+    mallopt_says_what_it_does();
     trim_keeps_what_is_in_use();
     CHECK(malloc_info(1, stdout) != 0, "malloc_info accepts an unknown option");
     allocate_all();

@@ -115,7 +115,9 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
     while zones.grow(NODE, &ask(9, Movable), Urgency::Last) {
         blocks.push(take(&zones, &ask(9, Movable)).expect("the zone has grown for it"));
     }
-    let map = |count| memory.take(Wanted { side: Side::Mapping, count, align: 1, room: 0 });
+    let map = |count| {
+        memory.take(Wanted { side: Side::Mapping, count, align: 1, room: 0 }).map(|it| it.first)
+    };
     assert!(map(1).is_err(), "zones have the whole window");
     let left = zone.managed() / PAGEBLOCK_FRAMES - blocks.len() as u32;
     assert_eq!(zones.give_back(), left as usize * PAGEBLOCK_BYTES, "all that was not taken");
