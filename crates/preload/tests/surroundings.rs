@@ -110,7 +110,7 @@ fn locked_buffers_that_were_freed() {
 /// its memory goes back while it is idle.
 #[test]
 fn one_thread_stays_one_thread() {
-    for part in ["idle", "fork", "unshare", "user", "beside", "signals", "ends"] {
+    for part in ["idle", "sparse", "fork", "unshare", "user", "beside", "signals", "ends"] {
         for delay in ["20", "500"] {
             // Without statistics, because the user that the program becomes may not write them.
             let run = start("around_single.c").arg(part).env("QUARRY_PURGE_DELAY", delay);

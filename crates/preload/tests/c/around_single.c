@@ -1,7 +1,7 @@
 /*
  * A process with one thread keeps one, for all that it and the C library can tell, although its
  * memory goes back while it is idle.
- * usage: around_single idle|fork|unshare|user|beside|signals|ends
+ * usage: around_single idle|sparse|fork|unshare|user|beside|signals|ends
  * Exits with 77 and a reason where this user or kernel does not allow what is tested.
  */
 #include "deadline.h"
@@ -59,6 +59,20 @@ static void wait_for_child(pid_t child)
     int status = 0;
     CHECK(child > 0, "fork: %s", strerror(errno));
     CHECK(waitpid(child, &status, 0) == child && status == 0, "the child: %#x", status);
+}
+
+/* Survivors keep every slab: their neighbours go back, and the thread does not wait for the rest. */
+static void sparse(void)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        objects[i] = memset(malloc(SIZE), 1, SIZE);
+    for (size_t i = 0; i < COUNT; i++)
+        if (i % 500 != 0)
+            free(objects[i]);
+    wait_until_memory_is_back();
+    while (threads_now() != 1)
+        nap_ms(1);
+    expect_one_thread("beside survivors");
 }
 
 /* A fork finds one thread at any moment; parent and child go on, and give memory back. */
@@ -224,7 +238,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } parts[] = {
-        {"idle", idle},     {"fork", forks},      {"unshare", unshares}, {"ends", ends},
+        {"idle", idle},     {"sparse", sparse},   {"fork", forks},      {"unshare", unshares}, {"ends", ends},
         {"beside", beside}, {"signals", signals}, {"user", becomes_another_user},
     };
     CHECK(argc == 2, "usage: %s PART", argv[0]);

@@ -89,15 +89,17 @@ fn run() {
     record::note_background(true);
     privileges::begin();
     let identity = thread::identity_of_main();
-    let mut quiet = 0;
-    while quiet < QUIET_LOOKS && wait_for_look() {
+    let (mut quiet, mut kept) = (0, 1);
+    // Memory that the policy retains becomes due after `kept` looks.
+    while quiet < QUIET_LOOKS + kept - 1 && wait_for_look() {
         // This thread keeps the user that started it, and the program may be another one now.
         if thread::follow_main() != identity {
             let _inside = gate::enter();
             own_stack::run(|| STACK.trim());
             break;
         }
-        let (done, kept) = look();
+        let done;
+        (done, kept) = look();
         limits::look_again();
         record::publish_idle();
         let is_quiet = done == Reclaimed::default() && !has_news();
@@ -105,8 +107,6 @@ fn run() {
         if ReclaimState::bound(&STACK) < LEAST_BYTES {
             break;
         }
-        // Memory that the policy retains becomes due after as many looks.
-        quiet = if kept > 1 { quiet.saturating_sub(1) } else { quiet };
     }
     note_left();
     record::note_background(false);
@@ -130,7 +130,7 @@ fn wait_for_look() -> bool {
 /// Looks once, and does the work that is then due, unless the thread is dismissed. Returns also for
 /// how many looks the policy retains memory.
 fn look() -> (Reclaimed, usize) {
-    let Some(mut inline) = INLINE.try_lock() else { return Default::default() };
+    let Some(mut inline) = INLINE.try_lock() else { return (Reclaimed::default(), 1) };
     let inside = gate::enter();
     let mut done = STACK.look(&mut inline.state, coarse_ns(), delay_ns());
     STACK.watch.tick(&STACK);
