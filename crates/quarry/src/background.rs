@@ -3,8 +3,8 @@
 //! Programs notice a second thread: `unshare(CLONE_NEWUSER)` fails, and CPython warns at fork. So
 //! in a process with one thread the background thread starts only when 4 MiB can be given back, is
 //! none that the C library knows, and ends soon (see [`brief`]). In a process with several threads
-//! it stays, and sleeps on a futex while it has nothing to do. The child of a fork has no background
-//! thread until it meets the condition itself.
+//! it stays, and sleeps on a futex while it has nothing to do. The child of a fork has no
+//! background thread until it meets the condition itself.
 //!
 //! The C library calls `free` under locks that `pthread_create` takes too: it locks its list of
 //! threads' stacks while it frees the storage of ended threads. So `free` starts the thread only in

@@ -61,7 +61,7 @@ static void wait_for_child(pid_t child)
     CHECK(waitpid(child, &status, 0) == child && status == 0, "the child: %#x", status);
 }
 
-/* Survivors keep every slab: their neighbours go back, and the thread does not wait for the rest. */
+/* Survivors keep every slab: their neighbours go back, and the thread does not wait for more. */
 static void sparse(void)
 {
     for (size_t i = 0; i < COUNT; i++)
@@ -238,7 +238,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } parts[] = {
-        {"idle", idle},     {"sparse", sparse},   {"fork", forks},      {"unshare", unshares}, {"ends", ends},
+        {"idle", idle},     {"sparse", sparse},   {"fork", forks},
+        {"unshare", unshares}, {"ends", ends},
         {"beside", beside}, {"signals", signals}, {"user", becomes_another_user},
     };
     CHECK(argc == 2, "usage: %s PART", argv[0]);
