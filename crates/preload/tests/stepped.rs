@@ -28,14 +28,14 @@ fn a_stepped_thread_gets_small_objects() {
 #[test]
 fn a_stepped_thread_gets_blocks_of_all_kinds() {
     for part in ["large", "growing", "aligned"] {
-        own_libraries().for_each(|library| drop(step(library, part)));
+        own_libraries().for_each(|library| _ = step(library, part));
     }
 }
 
 /// Other threads use the sequences of their CPUs meanwhile.
 #[test]
 fn a_thread_is_stepped_beside_others() {
-    libraries().for_each(|library| drop(step(&library, "beside")));
+    libraries().for_each(|library| _ = step(&library, "beside"));
 }
 
 /// A debugger without a debug register for the watched variable steps the whole program.

@@ -364,7 +364,7 @@ pub fn keep_all(keeps: bool) -> bool {
     if !is_ready() || !keeps && !background::keeps_all() {
         return false;
     }
-    background::keep_for(if keeps { -1 } else { settings().purge_delay_ms });
+    background::keep_for(if keeps { -1 } else { own_stack::run(|| settings().purge_delay_ms) });
     let keeps_now = background::keeps_all();
     let _inside = gate::enter();
     own_stack::run(|| STACK.mappings.keep_all(zones(), keeps_now));

@@ -99,8 +99,8 @@ static void mallopt_says_what_it_does(void)
     };
     for (size_t i = 0; i < LENGTH(calls); i++) {
         int answer = mallopt(calls[i].parameter, calls[i].value);
-        CHECK(answer == calls[i].answer, "mallopt(%d, %d) = %d", calls[i].parameter, calls[i].value,
-              answer);
+        CHECK(testing_a_peer() || answer == calls[i].answer, "mallopt(%d, %d) = %d",
+              calls[i].parameter, calls[i].value, answer);
     }
     mallopt(12345, 1);
     allocate_all();

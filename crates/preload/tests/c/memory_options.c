@@ -71,8 +71,8 @@ static void no_thread(void)
 
 static void small(void)
 {
-    for (int i = 0; i < 50; i++)
-        come_and_go(2 * MIB);
+    for (int i = 0; i < 1000; i++)
+        free(malloc(2 * MIB));
     CHECK(threads_now() == 1, "%u threads for 2 MiB", threads_now());
     for (size_t bytes = 16 * MIB; bytes <= 256 * MIB; bytes *= 16) {
         come_and_go(bytes);

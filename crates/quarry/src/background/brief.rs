@@ -108,7 +108,9 @@ fn run() {
             break;
         }
     }
-    note_left();
+    if !IS_DISMISSED.load(Ordering::Relaxed) {
+        note_left();
+    }
     record::note_background(false);
     STACK.percpu().leave_barrier_to(None);
 }
