@@ -36,7 +36,7 @@ const LIMITS: [(&str, u64); 17] = [
     ("_Zn", 2432),
     // Caches, pages, limits.
     ("quarry_", 2560),
-    ("quarry_cache_destroy", 3840),
+    ("quarry_cache_destroy", 4352),
     ("quarry_reclaim", 4096),
     ("quarry_limit_wait", 4224),
     // The page cache.

@@ -147,6 +147,10 @@ pub(crate) fn forget_thread() {
         record::note_background(false);
         brief::forget();
     }
+    // Only parents look for threads after a fork.
+    if NEXT_START_NS.load(Ordering::Relaxed) != 0 {
+        start_not_before(0);
+    }
     Cache::forget_work();
 }
 
