@@ -31,8 +31,8 @@ fn giants_until_there_is_no_memory() {
 
 /// A round allocates a dozen mappings. Only mappings of more than 64 MiB are given back to the
 /// system, and nothing when the last request is refused. The C library makes 24 system calls in
-/// each round. Three calls reset each of the ten freed blocks of 32 MiB and more, and the thread that
-/// gives memory back hears of them.
+/// each round. Three calls reset each of the ten freed blocks of 32 MiB and more, and the thread
+/// that gives memory back hears of them.
 #[test]
 fn a_refused_giant_costs_no_more_than_what_was_allocated() {
     let run = Run::new(program("stress_giants.c")).without_stats().args(["1", "20", "marks"]);
