@@ -2,9 +2,9 @@
 //!
 //! A server of one web page needs little of HTTP/1.1 (RFC 9112): a request line, fields up to an
 //! empty line, and `Connection: close`. One thread serves all clients by `poll`, so that a silent
-//! client keeps no other waiting. A request may have 8 KiB. A client has some seconds to send it, and
-//! as many to take the answer. If there are too many clients, the one that has been silent longest
-//! loses its connection.
+//! client keeps no other waiting. A request may have 8 KiB. A client has some seconds to send it,
+//! and as many to take the answer. If there are too many clients, the one that has been silent
+//! longest loses its connection.
 
 use crate::metrics::Format;
 use nix::poll::{PollFd, PollFlags, poll};

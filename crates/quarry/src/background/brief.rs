@@ -30,8 +30,8 @@ const LEAST_BYTES: usize = 1 << 20;
 /// Longest wait for the end of the thread, in naps of 50 us: it may be in a step of milliseconds.
 const MOST_NAPS: u32 = 4000;
 
-/// Shortest time from a dismissal to the next start. What a program frees within this time, before it
-/// becomes idle, stays with it.
+/// Shortest time from a dismissal to the next start. What a program frees within this time, before
+/// it becomes idle, stays with it.
 const REST_NS: u64 = 5_000_000;
 
 static IS_WANTED: AtomicBool = AtomicBool::new(false);

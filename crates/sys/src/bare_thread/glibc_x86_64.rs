@@ -101,7 +101,7 @@ fn prepare() -> bool {
         return true;
     }
     // SAFETY: the name is NUL-terminated. glibc defines the function with this type; it returns a
-    // new thread control block behind new storage, or null. The kernel chooses the stack's place.
+    // new thread control block after new storage, or null. The kernel chooses the stack's place.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr());
         if found.is_null() {
