@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(message("THP"), "THP: no '=' in it; accepted: KEY=VALUE");
         assert!(message("SPEED=9").starts_with("SPEED: no such option; accepted: STATS, "));
         assert_eq!(message("DISABLE=yes"), "DISABLE=yes: bad value; accepted: 0 or 1");
-        assert!(message("LIMIT=1P").starts_with("LIMIT=1P: bad value; accepted: bytes"));
+        assert!(message("LIMIT=1X").starts_with("LIMIT=1X: bad value; accepted: bytes"));
     }
 
     #[test]
