@@ -65,6 +65,12 @@ fn storage_of_threads_freed_under_the_lock_of_stacks() {
 }
 
 #[test]
+fn threads_started_while_the_loader_frees_its_message() {
+    start("around_loader.c").finish().success();
+    start("around_loader.c").env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").finish().success();
+}
+
+#[test]
 fn daemons() {
     for delay in ["0", "1", "500"] {
         start("around_daemon.c").env("QUARRY_PURGE_DELAY", delay).finish().success();

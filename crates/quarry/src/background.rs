@@ -42,7 +42,7 @@ mod thread;
 
 pub(crate) use brief::dismiss;
 pub(crate) use state::ring;
-pub(crate) use thread::find_least_stack;
+pub(crate) use thread::look_up;
 
 use brief::state;
 use state::{

@@ -17,7 +17,7 @@ mod glibc_x86_64;
     target_env = "gnu",
     not(any(miri, quarry_model, quarry_sim))
 ))]
-pub use glibc_x86_64::{await_end, forget, is_running, start};
+pub use glibc_x86_64::{await_end, forget, is_running, look_up, start};
 
 #[cfg(not(all(
     target_arch = "x86_64",
@@ -25,6 +25,9 @@ pub use glibc_x86_64::{await_end, forget, is_running, start};
     not(any(miri, quarry_model, quarry_sim))
 )))]
 mod nowhere {
+    /// There is nothing to look up here.
+    pub fn look_up() {}
+
     /// There is no such thread here.
     pub fn start(_body: fn()) -> bool {
         false
@@ -50,4 +53,4 @@ mod nowhere {
     target_env = "gnu",
     not(any(miri, quarry_model, quarry_sim))
 )))]
-pub use nowhere::{await_end, forget, is_running, start};
+pub use nowhere::{await_end, forget, is_running, look_up, start};

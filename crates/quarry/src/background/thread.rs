@@ -13,6 +13,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 use core::str::from_utf8;
+use quarry_sys::bare_thread;
 use quarry_sys::file::find_piece;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex};
@@ -26,8 +27,10 @@ const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
 
-/// Address of the function that returns how many bytes of a thread's stack glibc takes; 0: unknown.
+/// Address of the function that returns how many bytes of a thread's stack glibc takes; 0 before
+/// `look_up`, [`NONE`] if there is none.
 static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
+const NONE: usize = 1;
 
 /// The signals that were blocked in the thread's creator.
 struct Signals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
@@ -38,21 +41,23 @@ unsafe impl Sync for Signals {}
 
 static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Looks up glibc's private function that computes `PTHREAD_STACK_MIN` (from glibc 2.15 on). The
-/// look-up takes a lock of the loader, whose holder may wait for a thread that allocates. So the
-/// caller runs where no other thread can have the lock.
-pub(crate) fn find_least_stack() {
+/// Looks up private functions of glibc that threads need: for the stack's size, the one that
+/// computes `PTHREAD_STACK_MIN` (from glibc 2.15 on). The look-up takes a lock of the loader, whose
+/// holder may wait for a thread that allocates, and it frees the loader's last message. So the
+/// caller runs where no other thread can have the lock, and not inside the C library's `free`.
+pub(crate) fn look_up() {
+    bare_thread::look_up();
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
-    LEAST_STACK.store(found as usize, Ordering::Relaxed);
+    LEAST_STACK.store((found as usize).max(NONE), Ordering::Relaxed);
 }
 
 fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     if LEAST_STACK.load(Ordering::Relaxed) == 0 && is_single_threaded() {
-        find_least_stack();
+        look_up();
     }
     let least = match LEAST_STACK.load(Ordering::Relaxed) {
-        0 => LIBRARY_BYTES,
+        0 | NONE => LIBRARY_BYTES,
         address => {
             // SAFETY: glibc defines this function with this type; it reads the attributes.
             unsafe { core::mem::transmute::<usize, LeastStack>(address)(attributes) }

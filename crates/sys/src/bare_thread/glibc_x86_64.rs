@@ -24,6 +24,9 @@ const UNREGISTERED: i32 = -1;
 
 type AllocateTls = unsafe extern "C" fn(*mut c_void) -> *mut u8;
 
+/// The loader's function that makes thread-local storage; 0 before `look_up`, [`NONE`] if it has none.
+static ALLOCATE_TLS: AtomicUsize = AtomicUsize::new(0);
+const NONE: usize = 1;
 /// The thread control block, and the end of the stack; 0 before the first thread.
 static BLOCK: AtomicUsize = AtomicUsize::new(0);
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
@@ -94,26 +97,37 @@ fn register_sequences() {
     }
 }
 
+/// Looks up what `start` needs. If Quarry is the C library's `malloc`, this must not be called
+/// inside `free`: `dlsym` frees the message of its last error, and forgets it only afterwards.
+pub fn look_up() {
+    // SAFETY: the name is NUL-terminated.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr()) };
+    ALLOCATE_TLS.store((found as usize).max(NONE), Ordering::Relaxed);
+}
+
 /// Makes the storage and the stack at the first call. The caller is the only thread of the process
 /// and holds no lock, because the loader allocates.
 fn prepare() -> bool {
     if BLOCK.load(Ordering::Relaxed) != 0 {
         return true;
     }
-    // SAFETY: the name is NUL-terminated. glibc defines the function with this type; it returns a
-    // new thread control block after new storage, or null. The kernel chooses the stack's place.
+    if ALLOCATE_TLS.load(Ordering::Relaxed) == 0 {
+        look_up();
+    }
+    let found = ALLOCATE_TLS.load(Ordering::Relaxed);
+    if found == NONE {
+        return false;
+    }
+    // SAFETY: glibc defines the function with this type; it returns a new thread control block
+    // after new storage, or null. The kernel chooses the stack's place.
     unsafe {
-        let found = libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr());
-        if found.is_null() {
-            return false;
-        }
         let (access, bytes) = (libc::PROT_READ | libc::PROT_WRITE, GUARD_BYTES + STACK_BYTES);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
         let Ok(stack) = mapped(libc::mmap(null_mut(), bytes, access, flags, -1, 0)) else {
             return false;
         };
         libc::mprotect(stack.as_ptr().cast(), GUARD_BYTES, libc::PROT_NONE);
-        let block = core::mem::transmute::<*mut c_void, AllocateTls>(found)(null_mut());
+        let block = core::mem::transmute::<usize, AllocateTls>(found)(null_mut());
         if block.is_null() {
             libc::munmap(stack.as_ptr().cast(), bytes);
             return false;
