@@ -14,7 +14,9 @@
 //! filled one of 512 MiB held all of its memory.)
 //!
 //! A mapping that grows must itself be filled to become huge. One that must be zero (`calloc`) gets
-//! no huge pages at first: programs request large tables so, and touch them here and there.
+//! no huge pages at first: programs request large tables so, and touch them here and there. From
+//! 32 MiB on such a *table* gets no memory that has to be cleared, either, unless the program has
+//! filled the last table of this length.
 //!
 //! The last pageblock of an extent is huge only if its part beyond the mapping's end is at most a
 //! sixteenth of the mapping. (With an eighth, large blocks took 0.43 of the time, 6 % more memory.)
@@ -33,6 +35,10 @@ const WASTED: u32 = 64 << 10;
 const SPARSE_SHARE: u32 = 4;
 /// The last pageblock is huge if at most the mapping divided by this lies beyond the mapping's end.
 const END_SHARE: u32 = 16;
+/// Lengths of filled tables that are remembered.
+const TABLES: usize = 4;
+/// In a word of `waiting`: the mapping is a table. (No mapping has so many frames.)
+const TABLE: u32 = 1 << 31;
 /// Maximum number of mappings that wait. A fresh one may replace one that is not huge.
 const MOST: usize = 4;
 /// Places of a mapping that are read; at most `ZEROS` of a filled one are zero.
@@ -45,27 +51,32 @@ const ZEROS: usize = 2;
 /// 64-bit numbers (zero in most fractions) and a high half (zero in most integers).
 const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
-/// The frames of the longest mapping that a program filled, and the mappings that wait.
+/// The frames of the longest mapping that a program filled, those of tables that it filled before it
+/// freed them, and the mappings that wait.
 pub(super) struct Filled {
     frames: AtomicU32,
+    tables: [AtomicU32; TABLES],
     waiting: [AtomicU64; MOST],
     turn: AtomicU32,
 }
 
 /// A mapping that waits, or none if it has no frames.
 #[derive(Clone, Copy)]
-struct Waiting {
+pub(super) struct Waiting {
     first: Pfn,
     frames: u32,
+    is_table: bool,
 }
 
 impl Waiting {
     fn of(word: u64) -> Self {
-        Self { first: Pfn((word >> 32) as u32), frames: word as u32 }
+        let (first, frames) = (Pfn((word >> 32) as u32), word as u32);
+        Self { first, frames: frames & !TABLE, is_table: frames & TABLE != 0 }
     }
 
     fn word(self) -> u64 {
-        u64::from(self.first.0) << 32 | u64::from(self.frames)
+        let flag = if self.is_table { TABLE } else { 0 };
+        u64::from(self.first.0) << 32 | u64::from(self.frames | flag)
     }
 
     fn is_huge(self, zones: &Zones) -> bool {
@@ -89,14 +100,15 @@ impl Filled {
     pub(super) const fn new() -> Self {
         Self {
             frames: AtomicU32::new(0),
+            tables: [const { AtomicU32::new(0) }; TABLES],
             waiting: [const { AtomicU64::new(0) }; MOST],
             turn: AtomicU32::new(0),
         }
     }
 
-    /// Lets a mapping that got fresh memory wait, unless huge mappings fill `waiting`.
-    pub(super) fn wait(&self, zones: &Zones, first: Pfn, frames: u32) {
-        let word = Waiting { first, frames }.word();
+    /// Lets a mapping that got fresh memory wait, or a table, unless huge mappings fill `waiting`.
+    pub(super) fn wait(&self, zones: &Zones, first: Pfn, frames: u32, is_table: bool) {
+        let word = Waiting { first, frames, is_table }.word();
         let turn = self.turn.fetch_add(1, Relaxed) as usize % MOST;
         for place in self.waiting.iter().cycle().skip(turn).take(MOST) {
             let old = place.load(Relaxed);
@@ -111,18 +123,35 @@ impl Filled {
     /// Reads pages of a mapping that is to be freed or to grow, if it waits; then ends its wait.
     /// Returns whether it is filled.
     pub(super) fn look(&self, zones: &Zones, first: Pfn, frames: u32) -> Option<bool> {
-        let is_it = |(_, it): &(&AtomicU64, Waiting)| it.frames > 0 && it.first == first;
-        let (place, waiting) = self.all_waiting().find(is_it)?;
-        let mapping = Waiting { first, frames };
+        let mapping = Waiting { frames, ..self.end_wait(first)? };
         let is_filled = mapping.is_filled(zones);
+        if mapping.is_table {
+            self.table(frames).store(if is_filled { frames } else { 0 }, Relaxed);
+        }
         if is_filled {
             self.frames.fetch_max(frames, Relaxed);
         } else if mapping.is_huge(zones) {
             self.frames.fetch_min(frames / SPARSE_SHARE, Relaxed);
         }
+        Some(is_filled)
+    }
+
+    /// Ends the wait of the mapping at `first`; returns it if it waited.
+    pub(super) fn end_wait(&self, first: Pfn) -> Option<Waiting> {
+        let is_it = |(_, it): &(&AtomicU64, Waiting)| it.frames > 0 && it.first == first;
+        let (place, waiting) = self.all_waiting().find(is_it)?;
         // If another mapping has got this entry in between, it goes on waiting.
         let _ = place.compare_exchange(waiting.word(), 0, Relaxed, Relaxed);
-        Some(is_filled)
+        Some(waiting)
+    }
+
+    /// Returns whether the program filled the last table of this length, if that is remembered.
+    pub(super) fn fills_tables(&self, frames: u32) -> bool {
+        self.table(frames).load(Relaxed) == frames
+    }
+
+    fn table(&self, frames: u32) -> &AtomicU32 {
+        &self.tables[frames as usize % TABLES]
     }
 
     /// Number of pageblocks at the front of a mapping that may be huge pages if the mapping, whose
@@ -146,7 +175,7 @@ impl Filled {
 
     /// Returns whether a mapping at `first` of so many frames is filled.
     pub(super) fn is_filled(zones: &Zones, first: Pfn, frames: u32) -> bool {
-        Waiting { first, frames }.is_filled(zones)
+        Waiting { first, frames, is_table: false }.is_filled(zones)
     }
 
     fn is_allowed(&self, zones: &Zones, held: u32, frames: u32) -> bool {

@@ -3,7 +3,8 @@
 //! Untouched pages of an extent cost nothing. The link words of its first frames describe a
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
 //! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
-//! number in the heap profile. A mapping is charged for the largest number of frames in use since
+//! number in the heap profile, `link[5]` its frames when the heap last found it sparse (see `filled`)
+//! or 0. A mapping is charged for the largest number of frames in use since
 //! its extent was fresh, because those may be in memory, and for whole huge pages (see `filled`).
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
@@ -51,10 +52,20 @@ pub struct Mappings {
     cached_charged: AtomicU32,
 }
 
+/// What stays with a mapping that moves.
+#[derive(Clone, Copy, Default)]
+struct Notes {
+    /// See [`Mappings::sample`].
+    sample: u32,
+    /// Its frames when the heap last found it sparse, or 0.
+    sparse: u32,
+}
+
 /// From this size on, 32 MiB, glibc maps each block for itself and unmaps it when it is freed
-/// (`DEFAULT_MMAP_THRESHOLD_MAX`, 2.5 to 2.41). So `calloc` takes fresh memory, and what the
-/// program has done to the pages of a freed block (`MADV_DONTFORK`) ends with it. Smaller blocks
-/// are on glibc's heap, except those that are longer than all freed before (its threshold adapts).
+/// (`DEFAULT_MMAP_THRESHOLD_MAX`, 2.5 to 2.41). So `calloc` takes fresh memory unless the program
+/// fills its tables, and what the program has done to the pages of a freed block (`MADV_DONTFORK`)
+/// ends with it. Smaller blocks are on glibc's heap, except those that are longer than all freed
+/// before (its threshold adapts).
 const APART_FRAMES: u32 = (32 << 20) / FRAME_BYTES as u32;
 
 /// Returns whether a cached extent may serve a request for zeroed memory: what is not cleared must
@@ -108,7 +119,7 @@ impl Mappings {
         let is_long = cached.is_some();
         let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks, zeroed));
         let reused = cached.and_then(|(extent, is_moved)| {
-            if zeroed && !is_table(zones, &extent, frames) {
+            if zeroed && !self.filled.fills_tables(frames) && !is_table(zones, &extent, frames) {
                 release(zones, extent);
                 return None;
             }
@@ -124,10 +135,11 @@ impl Mappings {
         };
         let pfn = extent.first.first();
         self.moved.begin(zones, pfn, is_moved);
-        if reused.is_none() || !is_long {
-            self.filled.wait(zones, pfn, frames);
+        let is_large_table = zeroed && frames >= APART_FRAMES;
+        if reused.is_none() || !is_long || is_large_table {
+            self.filled.wait(zones, pfn, frames, is_large_table);
         }
-        describe(zones, frames, extent, 0);
+        describe(zones, frames, extent, Notes::default());
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
@@ -226,13 +238,25 @@ impl Mappings {
     }
 
     /// Same as [`huge_blocks`](Self::huge_blocks) for a mapping that grows: 0 unless it is filled.
-    fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32) -> u32 {
+    /// A look takes some microseconds, so after one that found it sparse (noted in `sparse`) the
+    /// next comes when it is twice as long.
+    fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32, sparse: &mut u32) -> u32 {
         let held = self.frames(zones, pfn);
+        if held / 2 < *sparse {
+            self.filled.end_wait(pfn);
+            return 0;
+        }
         let looked = self.filled.look(zones, pfn, held);
         // Kept memory is there already.
         let huge = if zones.arena().keeps() { 0 } else { self.huge_blocks(zones, held, frames) };
-        let is_filled = || looked.unwrap_or_else(|| Filled::is_filled(zones, pfn, held));
-        if huge > 0 && is_filled() { huge } else { 0 }
+        let is_filled = match looked {
+            None if huge > 0 => Filled::is_filled(zones, pfn, held),
+            looked => looked != Some(false),
+        };
+        if !is_filled {
+            *sparse = held;
+        }
+        if is_filled { huge } else { 0 }
     }
 
     /// Charges frames; at the limit, empties the mapping cache and tries again.
@@ -296,6 +320,10 @@ impl Mappings {
     /// Gives the mapping that starts at `pfn` this record of the heap profile; 0 gives it none.
     pub fn set_sample(&self, zones: &Zones, pfn: Pfn, record: u32) {
         zones.frames().set_link(pfn.plus(4), record);
+    }
+
+    fn notes(&self, zones: &Zones, pfn: Pfn) -> Notes {
+        Notes { sample: self.sample(zones, pfn), sparse: zones.frames().link(pfn.plus(5)) }
     }
 
     pub(crate) fn cached_charged(&self) -> u32 {
@@ -365,17 +393,17 @@ impl Mappings {
     /// `None` where neither is possible.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
-        let sample = self.sample(zones, pfn);
+        let mut notes = self.notes(zones, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
-            let huge = self.huge_blocks_grown(zones, pfn, frames);
+            let huge = self.huge_blocks_grown(zones, pfn, frames, &mut notes.sparse);
             unite(zones, &old, huge);
             let reach = frames.max(huge * PAGEBLOCK_FRAMES);
             let new = self
                 .extend(zones, old, reach, huge)
                 .or_else(|| self.relocate(zones, old, reach))?;
             zones.make_huge(new.first, huge);
-            self.filled.wait(zones, new.first.first(), frames);
+            self.filled.wait(zones, new.first.first(), frames, false);
             new
         } else if blocks < old.blocks {
             let (new, rest) = old.split(blocks);
@@ -388,7 +416,7 @@ impl Mappings {
             }
             Extent { charged: old.charged + more, ..old }
         };
-        describe(zones, frames, new, sample);
+        describe(zones, frames, new, notes);
         Some(new.first.first())
     }
 
@@ -584,13 +612,14 @@ fn finds_kept(zones: &Zones, blocks: u32, align: u32) -> bool {
     zones.arena().keeps() && (has_kept() || zones.give_back() > 0 && has_kept())
 }
 
-fn describe(zones: &Zones, frames: u32, extent: Extent, sample: u32) {
+fn describe(zones: &Zones, frames: u32, extent: Extent, notes: Notes) {
     debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
     let pfn = extent.first.first();
     zones.frames().set_link(pfn, frames);
     zones.frames().set_link(pfn.plus(1), extent.blocks);
     zones.frames().set_link(pfn.plus(2), extent.charged);
-    zones.frames().set_link(pfn.plus(4), sample);
+    zones.frames().set_link(pfn.plus(4), notes.sample);
+    zones.frames().set_link(pfn.plus(5), notes.sparse);
     zones.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 

@@ -576,6 +576,32 @@ fn a_mapping_takes_the_memory_of_a_kept_one_that_is_too_short() {
     }
 }
 
+/// A table has fresh memory, unless the program filled the last one of its length.
+#[test]
+fn a_table_takes_the_memory_of_one_that_was_filled() {
+    const MIB: usize = 1 << 20;
+    let bed = &Play::new(Backing::Linux, 4096, 1).bed;
+    let is_in_memory = |bytes: usize, is_filled: bool| {
+        let object = bed.stack.alloc(Request::of(bytes).zeroed()).expect("memory");
+        let end = object.as_ptr().wrapping_add(bytes - 4096);
+        let mut resident = 0;
+        // SAFETY: asks about one page, the table's last.
+        assert_eq!(unsafe { libc::mincore(end.cast(), 4096, &raw mut resident) }, 0);
+        assert!(pattern::is_zero(object, bytes), "a table of {bytes} bytes");
+        let table = Written { bed, object };
+        let table = if is_filled { table.fill(bytes) } else { table };
+        // SAFETY: the object is live, and no other code knows it.
+        unsafe { bed.stack.free(table.object) };
+        resident & 1 != 0
+    };
+    let size = 40 * MIB;
+    assert!(!is_in_memory(size, true), "none was filled before");
+    assert!(is_in_memory(size, true) && is_in_memory(size, true));
+    assert!(!is_in_memory(37 * MIB, true), "another length");
+    is_in_memory(size, true);
+    assert!(is_in_memory(size, false) && !is_in_memory(size, false), "one was sparse");
+}
+
 /// A mapping of which the test may write one byte in each 64.
 struct Written<'a> {
     bed: &'a HeapBed,

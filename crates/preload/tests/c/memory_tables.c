@@ -90,6 +90,21 @@ static void reused(void)
     free(small);
 }
 
+/* A filled table speaks for tables of its length only, and only until one of them is sparse. */
+static void after_a_filled_table(void)
+{
+    size_t before = resident_bytes();
+    free(memset(opaque(calloc(60 * MIB, 1)), 1, 60 * MIB));
+    char *table = touched(calloc(50 * MIB, 1), 0, 50 * MIB);
+    costs_at_most("a shorter table", before, 60 * MIB + touched_bytes(50 * MIB));
+    free(table);
+    for (size_t i = 0; i < 3; i++) {
+        table = touched(calloc(60 * MIB, 1), 0, 60 * MIB);
+        costs_at_most("a table", before, (i == 0 ? 60 * MIB : 0) + touched_bytes(60 * MIB));
+        free(table);
+    }
+}
+
 /* A table grows: by itself it shows that tables are sparse. */
 static void grown(void)
 {
@@ -134,7 +149,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = {{"zeroed", zeroed}, {"several", several},
                  {"reused", reused}, {"grown", grown},
-                 {"any", any},       {"grown-from-filled", grown_from_filled}};
+                 {"any", any},       {"grown-from-filled", grown_from_filled},
+                 {"after-a-filled-table", after_a_filled_table}};
     CHECK(argc == 2, "usage: %s CASE", argv[0]);
     require_quarry();
     no_unasked_huge_pages();
