@@ -45,6 +45,14 @@ fn mappings_of_others_where_the_heap_grows() {
     outcome.aborted_with(&line);
 }
 
+/// A zone that grows needs no mapping, not even for a stack.
+#[test]
+fn as_many_mappings_as_the_kernel_allows() {
+    for free in ["2", "3", "4"] {
+        start("space_full.c").arg(free).without_stats().finish().success();
+    }
+}
+
 #[test]
 fn many_buffers_that_grow() {
     start("space_mappings.c").finish().success();

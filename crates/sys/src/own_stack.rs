@@ -1,8 +1,10 @@
 //! A stack of Quarry's own, for rare work that needs more stack than a caller may have.
 //!
 //! Coroutines call `malloc` with 8 KiB of stack, and signal handlers with less on their alternate
-//! stacks. So rare work that needs more than a kibibyte or two (the start, reading of limits,
-//! publications, prints, reports) runs on memory that is mapped for it and then unmapped.
+//! stacks. So rare work that needs more than a kibibyte or two (the start, growth, reading of
+//! limits, publications, prints, reports) runs on a stack of the object that contains Quarry, whose
+//! pages it gives back, or while another thread does, on memory that is mapped and then unmapped.
+//! So one thread needs no mapping, and growth can have the last one (`vm.max_map_count`).
 //!
 //! During such work, signals are blocked, except those that the running instructions raise:
 //!
@@ -16,6 +18,7 @@
 use crate::confined::is_confined;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::system_call::mapped;
+use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
@@ -65,8 +68,13 @@ unsafe extern "C" fn begin<F: FnOnce() -> R, R>(job: *mut u8) {
 /// Calls `begin` with `job`; `begin` is the function for this type of job.
 #[inline(never)]
 fn run_elsewhere(job: *mut u8, begin: Begin, signals: fn() -> Signals) {
-    let Some(stack) = Stack::map() else {
+    if OURS.has_room_below(core::ptr::from_ref(&job).addr()) {
+        let _signals = signals();
         // SAFETY: the job is that of `run_with`, which has not called it.
+        return unsafe { begin(job) };
+    }
+    let Some(stack) = Stack::take() else {
+        // SAFETY: as above.
         return unsafe { begin(job) };
     };
     let signals = signals();
@@ -83,7 +91,7 @@ static KEPT: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 /// From now on some stacks stay mapped, so that later work takes no page faults.
 pub fn keep() {
     KEEPS.store(true, Ordering::Relaxed);
-    let _stacks = KEPT.each_ref().map(|_| Stack::map());
+    let _stacks = KEPT.each_ref().map(|_| Stack::take());
 }
 
 /// Takes the stack at this place, if there is one.
@@ -91,12 +99,38 @@ fn take_kept(place: &AtomicUsize) -> Option<NonNull<u8>> {
     NonNull::new(place.swap(0, Ordering::Acquire) as *mut u8)
 }
 
+/// The stack that needs no mapping.
+static OURS: Ours = Ours { bytes: UnsafeCell::new([0; BYTES]), is_taken: AtomicBool::new(false) };
+
+#[repr(C, align(4096))]
+struct Ours {
+    bytes: UnsafeCell<[u8; BYTES]>,
+    is_taken: AtomicBool,
+}
+
+// SAFETY: only the thread that has set `is_taken` uses the bytes.
+unsafe impl Sync for Ours {}
+
+impl Ours {
+    fn start(&self) -> NonNull<u8> {
+        NonNull::from(&self.bytes).cast()
+    }
+
+    /// Returns whether a frame lies in this stack, and more than half of the stack is below it.
+    fn has_room_below(&self, frame: usize) -> bool {
+        (BYTES / 2..BYTES).contains(&frame.wrapping_sub(self.start().addr().get()))
+    }
+}
+
 struct Stack(NonNull<u8>);
 
 impl Stack {
-    fn map() -> Option<Self> {
+    fn take() -> Option<Self> {
         if cfg!(any(miri, quarry_model, quarry_sim)) {
             return None;
+        }
+        if !OURS.is_taken.swap(true, Ordering::Acquire) {
+            return Some(Self(OURS.start()));
         }
         if let Some(kept) = KEPT.iter().find_map(take_kept) {
             return Some(Self(kept));
@@ -113,11 +147,19 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
+        let keeps = KEEPS.load(Ordering::Relaxed);
+        if self.0 == OURS.start() {
+            if !keeps {
+                // SAFETY: the work is done, and the stack has pages of its own. Locked ones stay.
+                unsafe { libc::madvise(self.0.as_ptr().cast(), BYTES, libc::MADV_DONTNEED) };
+            }
+            return OURS.is_taken.store(false, Ordering::Release);
+        }
         let (address, order) = (self.0.as_ptr() as usize, Ordering::Release);
         let stays = |place: &AtomicUsize| {
             place.compare_exchange(0, address, order, Ordering::Relaxed).is_ok()
         };
-        if KEEPS.load(Ordering::Relaxed) && KEPT.iter().any(stays) {
+        if keeps && KEPT.iter().any(stays) {
             return;
         }
         // SAFETY: we mapped it, and the work is done.
@@ -233,7 +275,35 @@ mod tests {
 
     #[test]
     fn work_may_run_elsewhere_again() {
-        let (outer, inner) = run(|| (here(), run(here)));
-        assert!(outer.abs_diff(inner) > BYTES / 2, "{outer:#x} and {inner:#x}");
+        /// Uses most of a stack.
+        #[inline(never)]
+        fn deep() -> (usize, usize) {
+            let used = [0u8; BYTES * 3 / 5];
+            core::hint::black_box(&used);
+            (here(), run(here))
+        }
+        let (outer, inner) = run(deep);
+        assert!(outer.abs_diff(inner) > BYTES / 4, "{outer:#x} and {inner:#x}");
+    }
+
+    #[test]
+    fn one_thread_at_a_time_has_our_stack() {
+        let (start, both) = (OURS.start().addr().get(), AtomicUsize::new(0));
+        let is_ours = |place: usize| (start..start + BYTES).contains(&place);
+        let work = || {
+            run(|| {
+                if is_ours(here()) {
+                    assert_eq!(both.fetch_add(1, Ordering::SeqCst), 0, "it is taken");
+                    let inner = run(here);
+                    assert!(is_ours(inner), "there is room for both");
+                    both.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..2000).for_each(|_| work()));
+            }
+        });
     }
 }

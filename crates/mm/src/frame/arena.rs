@@ -213,6 +213,14 @@ impl Arena {
         Some(first)
     }
 
+    /// Takes the front of a free extent that is mapped.
+    pub(super) fn take_mapped(&self, count: u32, align: u32) -> Option<u32> {
+        let mut held = self.lock.lock();
+        let first = self.find_kept(count, align)?;
+        self.mark_taken(&mut held, first, count);
+        Some(first)
+    }
+
     /// Returns whether [`take`](Self::take) would find an extent that is kept.
     pub(crate) fn has_kept(&self, count: u32, align: u32) -> bool {
         let _held = self.lock.lock();

@@ -135,7 +135,11 @@ impl Memory {
                 Err(OsError(libc::EEXIST)) => {}
                 // The OS refused more metadata, but lower addresses may have some: search there.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
-                Err(error) => return Err(error),
+                // The process may have as many mappings as it may. What was not unmapped is there.
+                Err(error) => {
+                    let first = self.arena.take_mapped(wanted.count, wanted.align).ok_or(error)?;
+                    return Ok(Taken { first: PageblockIndex(first), zeroed: false });
+                }
             }
         }
     }

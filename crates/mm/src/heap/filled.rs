@@ -51,8 +51,8 @@ const ZEROS: usize = 2;
 /// 64-bit numbers (zero in most fractions) and a high half (zero in most integers).
 const WORDS: [usize; 3] = [0, 17 * 64 + 4, 33 * 64];
 
-/// The frames of the longest mapping that a program filled, those of tables that it filled before it
-/// freed them, and the mappings that wait.
+/// The frames of the longest mapping that a program filled, those of tables that it had filled when
+/// it freed them, and the mappings that wait.
 pub(super) struct Filled {
     frames: AtomicU32,
     tables: [AtomicU32; TABLES],

@@ -3,9 +3,9 @@
 //! Untouched pages of an extent cost nothing. The link words of its first frames describe a
 //! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
 //! the frames charged to the budget, `link[3]` whether its pages have been moved, `link[4]` its
-//! number in the heap profile, `link[5]` its frames when the heap last found it sparse (see `filled`)
-//! or 0. A mapping is charged for the largest number of frames in use since
-//! its extent was fresh, because those may be in memory, and for whole huge pages (see `filled`).
+//! number in the heap profile, `link[5]` its frames when the heap last found it sparse, or 0 (see
+//! `filled`). A mapping is charged for the largest number of frames in use since its extent was
+//! fresh, because those may be in memory, and for whole huge pages.
 //!
 //! The mapping cache keeps freed extents with their memory, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the cache before
@@ -52,7 +52,7 @@ pub struct Mappings {
     cached_charged: AtomicU32,
 }
 
-/// What stays with a mapping that moves.
+/// Notes that stay with a mapping when it moves.
 #[derive(Clone, Copy, Default)]
 struct Notes {
     /// See [`Mappings::sample`].
@@ -238,11 +238,11 @@ impl Mappings {
     }
 
     /// Same as [`huge_blocks`](Self::huge_blocks) for a mapping that grows: 0 unless it is filled.
-    /// A look takes some microseconds, so after one that found it sparse (noted in `sparse`) the
-    /// next comes when it is twice as long.
-    fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32, sparse: &mut u32) -> u32 {
+    /// A look takes some microseconds, so after one that found it sparse, which is noted, the next
+    /// comes when it is twice as long.
+    fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32) -> u32 {
         let held = self.frames(zones, pfn);
-        if held / 2 < *sparse {
+        if held / 2 < self.notes(zones, pfn).sparse {
             self.filled.end_wait(pfn);
             return 0;
         }
@@ -253,10 +253,11 @@ impl Mappings {
             None if huge > 0 => Filled::is_filled(zones, pfn, held),
             looked => looked != Some(false),
         };
-        if !is_filled {
-            *sparse = held;
+        if is_filled {
+            return huge;
         }
-        if is_filled { huge } else { 0 }
+        zones.frames().set_link(pfn.plus(5), held);
+        0
     }
 
     /// Charges frames; at the limit, empties the mapping cache and tries again.
@@ -393,10 +394,10 @@ impl Mappings {
     /// `None` where neither is possible.
     pub fn resize(&self, zones: &Zones, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.extent_of(zones, pfn);
-        let mut notes = self.notes(zones, pfn);
         let blocks = blocks_of(frames);
+        let huge = if blocks > old.blocks { self.huge_blocks_grown(zones, pfn, frames) } else { 0 };
+        let notes = self.notes(zones, pfn);
         let new = if blocks > old.blocks {
-            let huge = self.huge_blocks_grown(zones, pfn, frames, &mut notes.sparse);
             unite(zones, &old, huge);
             let reach = frames.max(huge * PAGEBLOCK_FRAMES);
             let new = self

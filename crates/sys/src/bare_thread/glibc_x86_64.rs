@@ -24,7 +24,8 @@ const UNREGISTERED: i32 = -1;
 
 type AllocateTls = unsafe extern "C" fn(*mut c_void) -> *mut u8;
 
-/// The loader's function that makes thread-local storage; 0 before `look_up`, [`NONE`] if it has none.
+/// The loader's function that makes thread-local storage; 0 before `look_up`, [`NONE`] if there is
+/// none.
 static ALLOCATE_TLS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = 1;
 /// The thread control block, and the end of the stack; 0 before the first thread.
