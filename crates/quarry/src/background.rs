@@ -46,8 +46,9 @@ pub(crate) use thread::look_up;
 
 use brief::state;
 use state::{
-    ALLOWED, ASLEEP, AT_ONCE, BELL, BRIEF, DELAY_MS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS, NONE,
-    NS_PER_MS, RUNNING, STARTING, STATE, USUAL_MS, has_news, moves, note_left, start_not_before,
+    ALLOWED, ASLEEP, AT_ONCE, BELL, BRIEF, DELAY_MS, FORKS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS,
+    NONE, NS_PER_MS, RUNNING, STARTING, STATE, USUAL_MS, has_news, moves, note_left,
+    start_not_before,
 };
 
 use crate::balancer::{Balancer, Cache};
@@ -63,6 +64,7 @@ use quarry_sys::own_stack;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
 use quarry_sys::seccomp::may_have_new_filter;
+use quarry_sys::watchers;
 
 /// The thread starts when this many bytes can be given back, and in a process with several threads
 /// when as many are in use.
@@ -136,6 +138,24 @@ pub(crate) fn keep_for(delay_ms: i64) {
     if delay_ms < 0 {
         dismiss();
         own_stack::keep();
+    }
+}
+
+/// Ends a brief thread, and starts none until the fork that begins has ended: then the process has
+/// the threads that the handlers of `fork` have seen, and its child has none that they forget.
+pub(crate) fn begin_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    dismiss();
+}
+
+/// Called in the parent, and in the child after [`forget_thread`]. (The handlers of a process with
+/// one thread may fork again.)
+pub(crate) fn end_fork(in_child: bool, had_others: bool) {
+    if in_child && had_others {
+        // Forks of other threads end in the parent only.
+        FORKS.store(0, Ordering::Relaxed);
+    } else {
+        FORKS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -251,12 +271,13 @@ fn step(delay_ms: i64) {
 #[cold]
 fn start() {
     let now = coarse_ns();
-    if state() != NONE || now < NEXT_START_NS.load(Ordering::Relaxed) {
+    let is_forking = FORKS.load(Ordering::Relaxed) > 0;
+    if state() != NONE || is_forking || now < NEXT_START_NS.load(Ordering::Relaxed) {
         return;
     }
-    // A brief thread runs no shrinkers, and publishes nothing once it has ended.
+    // A brief thread runs no code of the program, and publishes nothing once it has ended.
     let runs_others = record::wants_thread() || zones().budget().has_reserve();
-    let may_be_brief = is_single_threaded() && !runs_others;
+    let may_be_brief = is_single_threaded() && !runs_others && !watchers::are_there();
     // In a signal handler that has interrupted a slow path, a lock may be held by a plain store.
     if may_be_brief && !is_at_rest() || !moves(NONE, STARTING) {
         return;

@@ -33,7 +33,7 @@ pub(crate) fn register_handlers() {
 }
 
 extern "C" fn before() {
-    background::dismiss();
+    background::begin_fork();
     let others = !task::is_alone();
     // Stores only a new value: after a fork the kernel copies each page that is written.
     if HAD_OTHERS.load(Ordering::Relaxed) != others {
@@ -50,11 +50,13 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
-    if HAD_OTHERS.load(Ordering::Relaxed) {
+    let had_others = HAD_OTHERS.load(Ordering::Relaxed);
+    if had_others {
         let _errno = KeepErrno::new();
         GATE.open();
         glibc::unlock_streams();
     }
+    background::end_fork(false, had_others);
 }
 
 extern "C" fn in_child() {
@@ -74,6 +76,7 @@ extern "C" fn in_child() {
         GATE.open_in_child();
         glibc::reset_streams();
     }
+    background::end_fork(true, HAD_OTHERS.load(Ordering::Relaxed));
     heap_profile::adopt_in_child();
     // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {

@@ -30,6 +30,9 @@ pub(super) static HAS_NEWS: AtomicBool = AtomicBool::new(false);
 /// Bytes of free memory that the last looks left, or fewer: neighbours in use keep them.
 pub(super) static LEFT: AtomicUsize = AtomicUsize::new(0);
 
+/// Number of forks that have begun and not ended. Handlers of the program may allocate then.
+pub(super) static FORKS: AtomicU32 = AtomicU32::new(0);
+
 /// Time from which a thread may be started, by the coarse clock.
 pub(super) static NEXT_START_NS: AtomicU64 = AtomicU64::new(0);
 
