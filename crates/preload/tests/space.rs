@@ -37,6 +37,14 @@ fn moves_where_the_calls_for_memory_are_replaced() {
     }
 }
 
+/// Functions in place of libc's that allocate when they learn what leaves its addresses.
+#[test]
+fn calls_for_memory_replaced_by_functions_that_allocate() {
+    for threads in ["one", "three"] {
+        start("space_hooks_allocate.c").arg(threads).finish().success();
+    }
+}
+
 #[test]
 fn mappings_of_others_where_the_heap_grows() {
     let outcome = start("space_foreign.c").without_stats().finish();

@@ -4,6 +4,7 @@ use crate::process::{Mode, ensure_ready};
 use crate::settings::settings;
 use crate::{background, record, signal, statistics};
 use quarry_sys::errno::KeepErrno;
+use quarry_sys::{object, watchers};
 
 /// Keeps the shared object that contains Quarry loaded for ever: handlers of `fork`, the background
 /// thread and the `rseq_cs` of threads point into it, and its heap may hold objects. A constructor
@@ -12,7 +13,8 @@ use quarry_sys::errno::KeepErrno;
 /// constructor also reads the settings: so even a program that never allocates prints statistics,
 /// and a user learns at the start if they cannot be written.
 extern "C" fn at_load() {
-    quarry_sys::object::pin();
+    object::pin();
+    watchers::look_for();
     let settings = settings();
     if settings.strict {
         // Reads the options of the instance, too, and ends the process if one is wrong.

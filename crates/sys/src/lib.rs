@@ -54,3 +54,4 @@ pub mod statm;
 pub mod system_call;
 pub mod topology;
 pub mod unwind;
+pub mod watchers;

@@ -3,7 +3,7 @@
 use crate::errno::{OsError, OsResult};
 use crate::file_descriptor::{FileDescriptor, duplicate, opened};
 use crate::glibc::is_single_threaded;
-use crate::system_call::{filled, mapped};
+use crate::system_call::{filled, map};
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 
@@ -59,7 +59,7 @@ pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> 
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the mapping is the caller's (its promise).
-    mapped(unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) }).map(drop)
+    unsafe { map(at.as_ptr(), bytes, protection, flags, -1) }.map(drop)
 }
 
 /// # Safety
@@ -84,7 +84,7 @@ unsafe fn map_sealed_at(
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
     // SAFETY: maps a file that no other code knows; replaces nothing, or the caller's range.
-    let memory = mapped(unsafe { libc::mmap(at, bytes, protection, flags, kept.number(), 0) })?;
+    let memory = unsafe { map(at.cast(), bytes, protection, flags, kept.number()) }?;
     seal(&kept);
     Ok((memory, kept.leave_open()))
 }

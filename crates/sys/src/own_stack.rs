@@ -17,7 +17,7 @@
 
 use crate::confined::is_confined;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
-use crate::system_call::mapped;
+use crate::system_call::{advise, map, unmap};
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
@@ -136,11 +136,9 @@ impl Stack {
             return Some(Self(kept));
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches no other memory.
-        let memory = mapped(unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(core::ptr::null_mut(), BYTES, access, flags, -1, 0)
-        });
+        let memory = unsafe { map(core::ptr::null_mut(), BYTES, access, flags, -1) };
         memory.ok().map(Self)
     }
 }
@@ -151,7 +149,7 @@ impl Drop for Stack {
         if self.0 == OURS.start() {
             if !keeps {
                 // SAFETY: the work is done, and the stack has pages of its own. Locked ones stay.
-                unsafe { libc::madvise(self.0.as_ptr().cast(), BYTES, libc::MADV_DONTNEED) };
+                let _ = unsafe { advise(self.0.as_ptr(), BYTES, libc::MADV_DONTNEED) };
             }
             return OURS.is_taken.store(false, Ordering::Release);
         }
@@ -163,7 +161,7 @@ impl Drop for Stack {
             return;
         }
         // SAFETY: we mapped it, and the work is done.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), BYTES) };
+        unsafe { unmap(self.0.as_ptr(), BYTES) };
     }
 }
 

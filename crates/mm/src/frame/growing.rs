@@ -113,7 +113,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         let page = page_bytes(self.os);
         debug_assert!(near.is_multiple_of(page) && far.is_multiple_of(page));
         assert!(far <= (self.len() * size_of::<T>()).next_multiple_of(page), "mapped entries only");
-        self.os.purge(self.piece(near, far), far - near).is_ok()
+        self.os.purge_metadata(self.piece(near, far), far - near).is_ok()
     }
 
     /// Bytes of a page of the system, or of a frame if a frame is larger.

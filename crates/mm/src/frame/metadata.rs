@@ -82,7 +82,7 @@ impl Metadata {
         let (first, last) = (start.next_multiple_of(page), end / page * page);
         if let Some(address) = NonNull::new(first as *mut u8).filter(|_| first < last) {
             // Memory that the system refuses to take back stays as it is.
-            let _ = self.os.purge(address, last - first);
+            let _ = self.os.purge_metadata(address, last - first);
         }
     }
 

@@ -132,7 +132,7 @@ pub(super) fn parse_limit(text: &str) -> Option<u32> {
     bytes.filter(|bytes| *bytes >= FRAME_BYTES).map(frames)
 }
 
-/// The limit in frames that stands in for one that [`parse_limit`] refuses: the text's number with
+/// The limit in frames that stands in for one that `parse_limit` refuses: the text's number with
 /// the decimal reading of the letter after it, which is the smaller one, or otherwise all memory
 /// that the process may have. No sensible limit is larger.
 #[must_use]

@@ -17,7 +17,9 @@
 #include <sys/mman.h>
 
 static const char *how = "";
-static long calls, moves, mapped, unmapped, purged;
+static long calls, moves, unmapped, purged;
+/* Between these the program has held memory. */
+static uintptr_t lowest = UINTPTR_MAX, highest;
 /* Where the pages that moved last have been, until `munmap` is told. */
 static uintptr_t left;
 static size_t left_bytes;
@@ -54,7 +56,6 @@ void *mmap(void *address, size_t bytes, int access, int flags, int file, off_t o
 {
     if (hook())
         return MAP_FAILED;
-    mapped++;
     return (void *)system_call(SYS_mmap, (long)address, (long)bytes, access, flags, file, offset);
 }
 
@@ -86,7 +87,10 @@ long syscall(long number, ...)
     for (size_t i = 0; i < LENGTH(words); i++)
         words[i] = va_arg(rest, long);
     va_end(rest);
-    CHECK(number != SYS_munmap && number != SYS_madvise, "a call that no watcher sees");
+    if (number == SYS_munmap || (number == SYS_madvise && words[2] == MADV_DONTNEED)) {
+        uintptr_t start = (uintptr_t)words[0], end = start + (uintptr_t)words[1];
+        CHECK(end <= lowest || start >= highest, "a call that no watcher sees");
+    }
     long result = system_call(number, words[0], words[1], words[2], words[3], words[4], words[5]);
     if (number == SYS_mremap && (words[3] & MREMAP_FIXED) != 0 && result != -1) {
         left = (uintptr_t)words[0];
@@ -111,6 +115,9 @@ static void resize(int i, size_t size)
         CHECK_PATTERN(resized, size < sizes[i] ? size : sizes[i], (uint64_t)i);
         buffers[i] = resized;
         sizes[i] = size;
+        uintptr_t start = (uintptr_t)resized;
+        lowest = start < lowest ? start : lowest;
+        highest = start + size > highest ? start + size : highest;
     }
     pattern_fill(buffers[i], sizes[i], (uint64_t)i);
 }
@@ -139,7 +146,7 @@ int main(int count, char **arguments)
     }
     malloc_trim(0);
     check_heap("at the end");
-    CHECK(mapped > 0 && unmapped > 0 && purged > 0, "%ld, %ld, %ld", mapped, unmapped, purged);
+    CHECK(unmapped > 0 && purged > 0, "%ld, %ld", unmapped, purged);
     CHECK(moves > 0, "no pages were to be moved");
     return 0;
 }

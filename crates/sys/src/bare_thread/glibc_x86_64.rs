@@ -2,7 +2,7 @@
 
 use crate::percpu::rseq_offset;
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering, task, timer};
-use crate::system_call::{mapped, process_id};
+use crate::system_call::{map, process_id, protect, unmap};
 use core::arch::global_asm;
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -124,13 +124,13 @@ fn prepare() -> bool {
     unsafe {
         let (access, bytes) = (libc::PROT_READ | libc::PROT_WRITE, GUARD_BYTES + STACK_BYTES);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-        let Ok(stack) = mapped(libc::mmap(null_mut(), bytes, access, flags, -1, 0)) else {
+        let Ok(stack) = map(null_mut(), bytes, access, flags, -1) else {
             return false;
         };
-        libc::mprotect(stack.as_ptr().cast(), GUARD_BYTES, libc::PROT_NONE);
+        let _ = protect(stack.as_ptr(), GUARD_BYTES, libc::PROT_NONE);
         let block = core::mem::transmute::<usize, AllocateTls>(found)(null_mut());
         if block.is_null() {
-            libc::munmap(stack.as_ptr().cast(), bytes);
+            unmap(stack.as_ptr(), bytes);
             return false;
         }
         for offset in [TCB, SELF] {

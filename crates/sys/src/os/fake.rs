@@ -6,7 +6,6 @@
 //! call fail, counted from 1. It can also make a range *foreign*, as if other code had mapped it.
 
 use super::{NotMoved, Os, OsError, OsResult};
-use crate::system_call::mapped;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -129,7 +128,9 @@ impl FakeOs {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(core::ptr::null_mut(), span, access, MAP_FLAGS, -1, 0)
         };
-        mapped(raw)?;
+        if raw == libc::MAP_FAILED {
+            return Err(OsError::last());
+        }
         let align = align.max(self.page_size);
         // SAFETY: `offset + bytes <= span`, and HEAD_BYTES of the mapping lie in front of `offset`.
         unsafe {

@@ -1,7 +1,7 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 //!
 //! Other libraries replace these functions of libc, to learn which memory leaves its addresses.
-//! They see all that does: Quarry calls libc's functions, except `mremap`.
+//! They see all memory of programs that does: for that Quarry calls libc's functions.
 
 use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
@@ -9,8 +9,9 @@ use crate::errno::{OsError, OsResult};
 use crate::known::Known;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
-use crate::system_call::{checked, mapped};
+use crate::system_call::{checked, map, protect, unmap};
 use crate::topology;
+use crate::{system_call, watchers};
 use core::ptr::NonNull;
 
 /// The real operating system. In a [confined](crate::confined) process it makes only the system
@@ -22,13 +23,11 @@ fn unconfined() -> OsResult<()> {
 }
 
 /// # Safety
-/// The caller owns the range. With `MADV_DONTNEED(_LOCKED)` it also has given up the contents.
+/// The caller owns the range, and the advice keeps its contents.
 unsafe fn advise(address: NonNull<u8>, bytes: usize, advice: i32) -> OsResult<()> {
-    if advice != libc::MADV_DONTNEED {
-        unconfined()?;
-    }
-    // SAFETY: the caller's promise; other advice keeps the contents.
-    check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
+    unconfined()?;
+    // SAFETY: the caller's promise.
+    unsafe { system_call::advise(address.as_ptr(), bytes, advice) }
 }
 
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
@@ -71,7 +70,7 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     // SAFETY: a new mapping that replaces nothing (never MAP_FIXED) touches no live object.
-    mapped(unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) })
+    unsafe { map(at as *mut u8, bytes, protection, flags, -1) }
 }
 
 fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> OsResult<()> {
@@ -82,7 +81,7 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     }
     // Before Linux 4.17 the kernel takes the address for a hint.
     // SAFETY: the mapping just made, which no other code knows.
-    unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
+    unsafe { unmap(got.as_ptr(), bytes) };
     Err(OsError(libc::EEXIST))
 }
 
@@ -126,10 +125,10 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
     // SAFETY: both pieces are parts of the mapping just made, which no other code knows.
     unsafe {
         if head != 0 {
-            libc::munmap(raw.cast(), head);
+            unmap(raw, head);
         }
         if tail != 0 {
-            libc::munmap((aligned + bytes) as *mut libc::c_void, tail);
+            unmap((aligned + bytes) as *mut u8, tail);
         }
     }
     NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
@@ -196,7 +195,7 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
         return matches!(error, libc::ENOMEM | libc::EAGAIN);
     }
     // SAFETY: where addresses have more bits, `mremap` grew the range. Unmaps only the new part.
-    unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
+    unsafe { unmap(address.as_ptr().add(bytes), ENDLESS - bytes) };
     true
 }
 
@@ -204,17 +203,10 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
 /// to learn which memory they must forget. A mapping without access holds the addresses until then:
 /// another thread may map memory there at any time.
 fn tell_unmapped(address: NonNull<u8>, bytes: usize) {
-    const NONE: usize = libc::PROT_NONE as usize;
-    const FLAGS: usize = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize
-        | (libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as usize;
-    // SAFETY: a new mapping that replaces nothing; then it is unmapped, wherever it is.
-    unsafe {
-        let start = address.as_ptr();
-        if let Ok(held) =
-            checked(libc::syscall(libc::SYS_mmap, start, bytes, NONE, FLAGS, usize::MAX, 0_usize))
-        {
-            libc::munmap(held as *mut libc::c_void, bytes);
-        }
+    const FLAGS: i32 = libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    if let Ok(held) = map_at(address.as_ptr() as usize, bytes, libc::PROT_NONE, FLAGS) {
+        // SAFETY: the mapping just made, wherever it is, which no other code knows.
+        unsafe { libc::munmap(held.as_ptr().cast(), bytes) };
     }
 }
 
@@ -222,6 +214,14 @@ fn tell_unmapped(address: NonNull<u8>, bytes: usize) {
 const MADV_POPULATE_WRITE: i32 = 23;
 /// Linux 5.18, `include/uapi/asm-generic/mman-common.h`.
 const MADV_DONTNEED_LOCKED: i32 = 24;
+
+fn purged(discard: impl Fn(i32) -> OsResult<()>) -> OsResult<()> {
+    discard(libc::MADV_DONTNEED).or_else(|error| match error {
+        // Some pages are locked by `mlock` (`mm/madvise.c`), for a use that is over.
+        OsError(libc::EINVAL) if !is_confined() => discard(MADV_DONTNEED_LOCKED),
+        _ => Err(error),
+    })
+}
 
 // SAFETY: `map` and `reserve` make new private mappings and replace nothing. `madvise`, `munmap`
 // and a fixed `mremap` act on exactly their range, the last two only in unsafe methods.
@@ -239,12 +239,12 @@ unsafe impl Os for Linux {
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which no other code knows.
-            unsafe { libc::munmap(start.as_ptr().cast(), page) };
+            unsafe { unmap(start.as_ptr(), page) };
             return Ok(start);
         }
         let start = map_aligned(bytes, align, libc::PROT_NONE)?;
         // SAFETY: the mapping just made, which no other code knows.
-        unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+        unsafe { unmap(start.as_ptr(), bytes) };
         Ok(start)
     }
 
@@ -316,19 +316,23 @@ unsafe impl Os for Linux {
             let _ = unsafe { advise(address, bytes, libc::MADV_COLD) };
         }
         // SAFETY: the caller owns the range and has given up its contents.
-        let purge = |advice| unsafe { advise(address, bytes, advice) };
-        purge(libc::MADV_DONTNEED).or_else(|error| match error {
-            // Some pages are locked by `mlock` (`mm/madvise.c`), for a use that is over.
-            OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
-            _ => Err(error),
-        })
+        purged(|advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) }))
+    }
+
+    fn purge_metadata(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: as above.
+        purged(|advice| unsafe { system_call::advise(address.as_ptr(), bytes, advice) })
+    }
+
+    fn runs_others(&self) -> bool {
+        watchers::are_there()
     }
 
     fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
         unconfined()?;
         let access = if accessible { READ_WRITE } else { libc::PROT_NONE };
         // SAFETY: the caller owns the range, and no code uses it while it is inaccessible.
-        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, access) })
+        unsafe { protect(address.as_ptr(), bytes, access) }
     }
 
     fn reset(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -359,7 +363,7 @@ unsafe impl Os for Linux {
 
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller promises that this is a whole reservation and that it is unused.
-        unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
+        unsafe { unmap(address.as_ptr(), bytes) };
     }
 }
 

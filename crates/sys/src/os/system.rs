@@ -100,6 +100,21 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` (`mlock` before Linux 5.18, a seccomp filter); the contents are undefined.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
+    /// [`purge`](Self::purge) of memory that no program has held: no code that watches is told, so
+    /// the caller may hold locks.
+    ///
+    /// # Errors
+    /// Same as those of `purge`.
+    fn purge_metadata(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.purge(address, bytes)
+    }
+
+    /// Returns whether code of the program runs inside `purge` and `unmap`. Then their caller holds
+    /// no lock that a request takes.
+    fn runs_others(&self) -> bool {
+        false
+    }
+
     /// Makes every access to whole pages of a mapped range fault, or succeed again.
     ///
     /// # Errors

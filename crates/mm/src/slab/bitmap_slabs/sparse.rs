@@ -209,6 +209,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
     /// unless it folds slabs.
     pub fn purge_sparse(&self, walk: &mut SparseWalk) -> usize {
         let page_bytes = self.page_bytes();
+        let may_fold = !self.context.zones.arena().os().runs_others();
         let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
         let (mut count, mut folds, mut bytes) = (0, 0, 0);
         let mut lists = self.slabs.lists.lock();
@@ -222,7 +223,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
             lists.remove(&slab, bucket);
             lists.add(&slab, bucket, End::Tail);
             let pages = slab.unused_pages(page_bytes);
-            if slab.frees_page_by_folding(page_bytes) {
+            if may_fold && slab.frees_page_by_folding(page_bytes) {
                 lists.populating.gone(first);
                 slab.fold();
                 bytes += slab.give_back(pages | 1, page_bytes);
