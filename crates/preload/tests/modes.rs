@@ -88,6 +88,33 @@ fn harden_finds_canaries_and_guard_pages() {
     is_found(HARDEN, "write_second_large", "was freed", false);
 }
 
+/// From objects of each size, in heaps of each history, whatever makes the guards.
+#[test]
+fn hardened_overflows_meet_a_guard() {
+    for heap in ["fresh", "aged", "thread", "fork", "trim", "locked", "old"] {
+        for access in ["read", "write"] {
+            let run = Run::new(program("modes_overflow.c")).without_stats().args([heap, access]);
+            let run = run.env(HARDEN.0, HARDEN.1).env("QUARRY_BACKGROUND", "0");
+            let outcome = run.finish().success();
+            assert!(outcome.stdout.lines().count() > 40, "{heap}\n{outcome}");
+            let what = if access == "read" { "quarry: read of 0x" } else { "quarry: write to 0x" };
+            for end in ["past the end of objects that take ", "past the end of the block at 0x"] {
+                let says = |line: &str| line.starts_with(what) && line.contains(end);
+                assert!(outcome.stderr.lines().any(says), "{heap}: {end}\n{outcome}");
+            }
+        }
+    }
+}
+
+/// The limit leaves no room for guards that count.
+#[test]
+fn guards_leave_memory_and_mappings() {
+    for system in ["now", "old", "none"] {
+        let run = Run::new(program("modes_guards.c")).arg(system).env(HARDEN.0, HARDEN.1);
+        run.env("QUARRY_LIMIT", "240M").env("QUARRY_BACKGROUND", "0").finish().success();
+    }
+}
+
 #[test]
 fn guard_pages_fault_at_once() {
     let text = "object of 1000 bytes at 0x";

@@ -92,7 +92,7 @@ impl<C: StackConfig> Checker<'_, C> {
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
-        let bytes = if self.has_guard_page(quarry_mm::heap::frames_of(least)?) {
+        let bytes = if is_large && self.has_guard_page(quarry_mm::heap::frames_of(least)?) {
             least.checked_next_multiple_of(FRAME_BYTES)?.checked_add(FRAME_BYTES)?
         } else {
             least
@@ -285,7 +285,7 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
-        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
+        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot.start) {
             // A block that is still inaccessible must not be allocated again.
             return;
         }

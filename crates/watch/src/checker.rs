@@ -3,13 +3,16 @@
 use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
 use core::ptr::NonNull;
-use quarry_mm::frame::{Arena, FRAME_SHIFT, FrameTable, Kind};
+use quarry_mm::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, FrameTable, Kind};
 use quarry_mm::heap::{CheckOptions, classes};
 use quarry_mm::slab::{CacheId, cache_of};
-use quarry_mm::stack::{LEAST_FRAMES, Stack, StackConfig, StackHost};
+use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
+
+/// Frames of the largest object of a class: a class without slabs may hand out a block as long.
+const MOST_OF_CLASS: u32 = (classes::LARGEST / FRAME_BYTES) as u32;
 
 /// An allocation that has a record, or that is between guard pages.
 #[derive(Clone, Copy)]
@@ -113,8 +116,9 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(Slot { start: self.arena().address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
+    /// Returns whether the last of this many frames of a large block is for a guard.
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
-        self.options().harden && frames >= LEAST_FRAMES && self.arena().has_small_pages()
+        self.options().harden && frames > MOST_OF_CLASS && self.arena().has_small_pages()
     }
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {

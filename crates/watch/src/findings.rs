@@ -8,6 +8,7 @@ use super::checker::{Allocation, Checker, Storage};
 use super::checks::{Checks, Damage, Seal, Shape, Slot, Tracked};
 use core::fmt;
 use quarry_mm::frame::{Kind, Pfn};
+use quarry_mm::slab::cache_of;
 use quarry_mm::stack::{Entry, Misuse, Stack, StackConfig, StackHost};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::{abort, warn};
@@ -183,14 +184,20 @@ impl<C: StackConfig> Checker<'_, C> {
             return;
         }
         let frames = self.frames();
-        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
-        let ends_here = |head: &Pfn| {
-            matches!(frames.kind(*head), Kind::PAGES | Kind::MAPPING)
-                && head.0 + frames.link(*head) == pfn.0 + 1
-        };
-        let Some(head) = head.filter(ends_here) else { return };
-        let start = self.arena().address(head).as_ptr().addr();
-        warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
+        let owned_below =
+            |end: u32| (0..end).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
+        let guard = owned_below(pfn.0 + 1).filter(|head| frames.kind(*head) == Kind::GUARD);
+        let Some(head) = guard.and_then(|guard| owned_below(guard.0)) else { return };
+        match cache_of(frames, head).and_then(|id| self.stack.caches.get(id)) {
+            Some(cache) => warn(format_args!(
+                "{access} {address:#x}: past the end of objects that take {} bytes each",
+                cache.stride()
+            )),
+            None => {
+                let start = self.arena().address(head);
+                warn(format_args!("{access} {address:#x}: past the end of the block at {start:p}"));
+            }
+        }
         self.end_here()
     }
 

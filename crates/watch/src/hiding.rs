@@ -1,41 +1,35 @@
-//! Large blocks under `QUARRY_DEBUG` and `QUARRY_HARDEN`: they are made inaccessible when freed,
-//! and a hardened block also ends at an inaccessible page.
+//! Blocks of pages under `QUARRY_DEBUG` and `QUARRY_HARDEN`: a hardened one ends at a guard, and
+//! large ones are made inaccessible when freed.
 
 use super::checker::Checker;
 use super::checks::{Freed, Shape, Slot};
-use core::ptr::NonNull;
-use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use quarry_mm::frame::{FRAME_SHIFT, Kind, Pfn};
 use quarry_mm::stack::{Block, LEAST_FRAMES, StackConfig, StackHost};
-use quarry_sys::os::OsError;
 use quarry_sys::own_stack;
 
 /// Maximum number of frames in all hidden blocks together. They have no memory, but count as used.
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {
-    fn guard_page(&self, slot: Slot) -> Option<NonNull<u8>> {
-        let frames = (slot.bytes >> FRAME_SHIFT) as u32;
-        if slot.bytes < FRAME_BYTES || !self.has_guard_page(frames + 1) {
-            return None;
-        }
-        let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start))?;
-        (self.frames().link(pfn) == frames + 1).then(|| self.arena().address(Pfn(pfn.0 + frames)))
+    /// The last frame of the block at an address, which is or may become the block's guard.
+    fn guard_page(&self, start: usize) -> Option<Pfn> {
+        let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(start))?;
+        let frames = self.frames().link(pfn);
+        self.has_guard_page(frames).then(|| pfn.plus(frames - 1))
     }
 
-    /// Makes the guard page after a slot, if any, inaccessible, if the system permits it.
+    /// Makes the last page of a large slot's block a guard, if the system permits it.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
-        if let Some(page) = self.guard_page(slot) {
-            let _ = self.arena().os().set_accessible(page, FRAME_BYTES, false);
+        if let Some(page) = self.guard_page(slot.start) {
+            self.stack.pages().zones().guard(page, 1);
         }
     }
 
-    /// Makes the guard page after a slot, if any, accessible again; false on `ENOMEM`.
-    pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
-        let os = self.arena().os();
-        self.guard_page(slot).is_none_or(|page| {
-            let opened = os.set_accessible(page, FRAME_BYTES, true);
-            !matches!(opened, Err(OsError(libc::ENOMEM)))
-        })
+    /// Ends the guard of the block at an address, if it has one; false if the system refuses.
+    pub(super) fn open_guard_page(&self, start: usize) -> bool {
+        let is_guard = |page: &Pfn| self.frames().kind(*page) == Kind::GUARD;
+        let page = self.guard_page(start).filter(is_guard);
+        page.is_none_or(|page| self.stack.pages().zones().unguard(page, 1))
     }
 
     /// Makes a large freed object inaccessible for a while; returns whether it did.
@@ -91,12 +85,13 @@ impl<C: StackConfig> Checker<'_, C> {
 
     /// Gives back a hidden block. If the block stays inaccessible, it is lost: it is never reused.
     fn free_hidden_block(&self, block: Block<Freed>) {
-        if !block.show(self.arena()) {
+        let object = self.arena().address(block.pfn);
+        let start = object.as_ptr().expose_provenance();
+        if !block.show(self.arena()) || !self.open_guard_page(start) {
             return;
         }
         let kind = if block.about.is_mapping { Kind::MAPPING } else { Kind::PAGES };
         self.frames().set_kind(block.pfn, 1, kind);
-        let object = self.arena().address(block.pfn);
         // SAFETY: the block was allocated, and no code uses it any more.
         unsafe { self.stack.free_unseen(object) };
     }

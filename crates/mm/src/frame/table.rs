@@ -31,6 +31,8 @@ impl Kind {
     /// no shift to find its entry. The product takes a second byte per frame, 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
+    /// Head of a guard: frames after objects that fault; `link` tells how.
+    pub const GUARD: Self = Self(248);
     /// Head of a block of pages that the program asked for as such; no check writes into it.
     pub const BARE: Self = Self(249);
     /// Head of a freed block or mapping whose pages fault; `link` holds its length in frames.

@@ -1,7 +1,7 @@
 //! The page allocator: zones and the per-CPU lists in front of them.
 //!
 //! Invariants, while no thread is at work:
-//! * `budget.used = sum over zones of (managed - free) + mapped + claimed`
+//! * `budget.used + exempt = sum over zones of (managed - free) + mapped + claimed`
 //! * frames of blocks with the state `in_pcp` = pages on the lists of all slots, without extents
 
 use super::config::{FreeListPolicy, PageConfig};
@@ -243,6 +243,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         }
         let (budget, check) = (self.zones().budget(), Check::of("budget"));
         let sum = outside + budget.mapped() + budget.claimed();
-        check.equal(budget.used(), sum, "used = outside the zones + mapped + claimed")
+        let used = budget.used() + budget.exempted();
+        check.equal(used, sum, "used + exempt = outside the zones + mapped + claimed")
     }
 }

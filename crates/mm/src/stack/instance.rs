@@ -158,6 +158,8 @@ pub(crate) struct Built<C: StackConfig> {
     pub(crate) pages: PageAllocator<C::Pages>,
     pub(crate) metadata: Metadata,
     setup: SlabSetup,
+    /// True under `QUARRY_HARDEN`: see `guarded_slabs`.
+    pub(super) guards_slabs: bool,
     pub(super) cache: <C::Cache as CachedPages>::Options,
 }
 
@@ -304,6 +306,7 @@ impl<C: StackConfig> Stack<C> {
                 declared_cpus: options.pages.declared_cpus,
                 mechanisms: options.mechanisms,
             },
+            guards_slabs: options.checks.harden,
             cache: *cache,
         };
         // SAFETY: one thread initialises, and others read `built` only once `is_built` is set.
@@ -380,11 +383,12 @@ impl<C: StackConfig> Stack<C> {
     }
 
     pub(super) fn context(&self) -> SlabContext<'_, C::PerCpu> {
-        let Built { pages, metadata, setup, .. } = self.built();
+        let built = self.built();
+        let Built { pages, metadata, setup, .. } = built;
         SlabContext {
             percpu: &self.fast.percpu,
             zones: pages.zones(),
-            pages,
+            pages: built,
             metadata,
             caches: &self.caches,
             limits: &self.limits,

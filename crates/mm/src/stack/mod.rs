@@ -11,7 +11,7 @@
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
 //! deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> withholding -> bounding, direct_reclaim, reclaim -> owner
+//!     -> instance -> guarded_slabs, withholding -> bounding, direct_reclaim, reclaim -> owner
 //!     -> caches -> request -> resize -> listed, moving, pages, host -> locks
 //!     -> stats -> print, record, validate
 //! ```
@@ -25,6 +25,7 @@ mod deferral;
 mod direct_reclaim;
 mod fast_path;
 mod footprint;
+mod guarded_slabs;
 mod host;
 mod instance;
 mod instruments;

@@ -13,8 +13,9 @@
 //!   whole limit.
 //!
 //! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` unless the task
-//! that charges reclaims; `used` = sum over zones of frames outside their free lists + `mapped` +
-//! frames of claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 if there is no limit;
+//! that charges reclaims; `used + exempt` = sum over zones of frames outside their free lists +
+//! `mapped` + frames of claims (see `reclaimers`); `min <= low <= high <= limit`, all 0 if there is
+//! no limit;
 //! `ceiling = limit - min` if there is a reserve, else `limit`.
 
 use super::reclaimers::{Entry, InReclaim, Reclaimers};
@@ -53,6 +54,7 @@ struct Used(AtomicU32);
 pub struct Budget {
     used: Used,
     mapped: AtomicU32,
+    exempt: AtomicU32,
     limit: AtomicU32,
     ceiling: AtomicU32,
     /// The ceiling for batches: `limit - low` if there is a reserve, else `limit`.
@@ -72,6 +74,7 @@ impl Budget {
         let budget = Self {
             used: Used(AtomicU32::new(0)),
             mapped: AtomicU32::new(0),
+            exempt: AtomicU32::new(0),
             limit: AtomicU32::new(limit),
             ceiling: AtomicU32::new(limit),
             batch_ceiling: AtomicU32::new(limit),
@@ -183,6 +186,23 @@ impl Budget {
     pub(crate) fn uncharge_mapping(&self, frames: u32) {
         self.mapped.fetch_sub(frames, Relaxed);
         self.uncharge(frames);
+    }
+
+    /// Exempts frames that stay outside the zones, but are inaccessible and so need no memory.
+    pub(crate) fn exempt(&self, frames: u32) {
+        self.exempt.fetch_add(frames, Relaxed);
+        self.release(frames);
+    }
+
+    /// Charges exempt frames again: they go back to their zone at once, so no limit holds them up.
+    pub(crate) fn end_exemption(&self, frames: u32) {
+        self.used.0.fetch_add(frames, Relaxed);
+        self.exempt.fetch_sub(frames, Relaxed);
+    }
+
+    /// Frames outside the zones that are not charged.
+    pub(crate) fn exempted(&self) -> u32 {
+        self.exempt.load(Relaxed)
     }
 
     /// Frames in use, including those on pcp lists and in mappings.

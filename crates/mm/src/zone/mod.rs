@@ -15,6 +15,7 @@
 //! | `request` | work of one critical section |
 //! | `zones` | all zones, with the budget and the memory that they share |
 //! | `extent_request`, `highatomic`, `reclaiming` | extents; high-order reserve; reclaim marks |
+//! | `guards` | frames after objects that fault |
 //! | `grow`, `give_back`, `purge`, `validate` | work of several sections, or on every frame |
 #![deny(unsafe_code)]
 
@@ -30,6 +31,7 @@ mod free_area;
 mod give_back;
 mod groups;
 mod grow;
+mod guards;
 mod highatomic;
 mod huge;
 mod purge;

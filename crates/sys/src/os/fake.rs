@@ -5,7 +5,7 @@
 //! front of each one records the `mmap` to undo. To walk every error path, a test can make the n-th
 //! call fail, counted from 1. It can also make a range *foreign*, as if other code had mapped it.
 
-use super::{NotMoved, Os, OsError, OsResult};
+use super::{Guard, NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -31,6 +31,7 @@ pub struct FakeOs {
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
     huge_bytes: AtomicUsize,
+    guarded_bytes: AtomicUsize,
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
     /// Start and end of the locked range; `purge` fails there.
@@ -50,6 +51,7 @@ impl FakeOs {
             purged_bytes: AtomicUsize::new(0),
             populated_bytes: AtomicUsize::new(0),
             huge_bytes: AtomicUsize::new(0),
+            guarded_bytes: AtomicUsize::new(0),
             foreign: [const { AtomicUsize::new(0) }; 2],
             loses_targets: AtomicBool::new(false),
             locked: [AtomicUsize::new(0), AtomicUsize::new(0)],
@@ -100,6 +102,11 @@ impl FakeOs {
     /// Bytes advised to be huge pages, minus the bytes advised back to ordinary pages.
     pub fn huge_bytes(&self) -> usize {
         self.huge_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of guards. Programs under this fake can access them.
+    pub fn guarded_bytes(&self) -> usize {
+        self.guarded_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes this range the only foreign one, as if other code had mapped it.
@@ -242,6 +249,20 @@ unsafe impl Os for FakeOs {
         // SAFETY: the caller owns the range and has given up its contents.
         unsafe { address.as_ptr().write_bytes(0, bytes) };
         self.purged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn guard(&self, address: NonNull<u8>, bytes: usize) -> OsResult<Guard> {
+        self.count()?;
+        // SAFETY: the caller owns the range and has given up its contents.
+        unsafe { forget(address, bytes) };
+        self.guarded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Guard::Marked)
+    }
+
+    fn unguard(&self, _address: NonNull<u8>, bytes: usize, _made: Guard) -> OsResult<()> {
+        self.count()?;
+        self.guarded_bytes.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
     }
 

@@ -3,14 +3,14 @@
 //! Other libraries replace these functions of libc, to learn which memory leaves its addresses.
 //! They see all memory of programs that does: for that Quarry calls libc's functions.
 
-use super::system::{NotMoved, Os};
+use super::system::{Guard, NotMoved, Os};
 use crate::confined::is_confined;
 use crate::errno::{OsError, OsResult};
 use crate::known::Known;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
 use crate::system_call::{checked, map, protect, unmap};
-use crate::topology;
+use crate::topology::{self, max_map_count};
 use crate::{system_call, watchers};
 use core::ptr::NonNull;
 
@@ -83,6 +83,13 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     // SAFETY: the mapping just made, which no other code knows.
     unsafe { unmap(got.as_ptr(), bytes) };
     Err(OsError(libc::EEXIST))
+}
+
+/// Maps fresh memory where a guard is.
+fn replace(at: NonNull<u8>, bytes: usize) -> OsResult<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller owns the range, which is empty: no object is replaced.
+    unsafe { map(at.as_ptr(), bytes, READ_WRITE, flags, -1) }.map(drop)
 }
 
 /// Bytes that the first reservation maps beyond its own, for the next ones: a process makes five,
@@ -214,6 +221,14 @@ fn tell_unmapped(address: NonNull<u8>, bytes: usize) {
 const MADV_POPULATE_WRITE: i32 = 23;
 /// Linux 5.18, `include/uapi/asm-generic/mman-common.h`.
 const MADV_DONTNEED_LOCKED: i32 = 24;
+/// Linux 6.13, `include/uapi/asm-generic/mman-common.h`.
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;
+
+/// Guards that are mappings of their own now. Each splits a mapping, and so adds up to two to those
+/// of which the kernel allows a process `max_map_count`: guards may add a quarter of that.
+static MAPPED_GUARDS: AtomicUsize = AtomicUsize::new(0);
+const GUARDS_SHARE: usize = 8;
 
 fn purged(discard: impl Fn(i32) -> OsResult<()>) -> OsResult<()> {
     discard(libc::MADV_DONTNEED).or_else(|error| match error {
@@ -333,6 +348,43 @@ unsafe impl Os for Linux {
         let access = if accessible { READ_WRITE } else { libc::PROT_NONE };
         // SAFETY: the caller owns the range, and no code uses it while it is inaccessible.
         unsafe { protect(address.as_ptr(), bytes, access) }
+    }
+
+    fn guard(&self, address: NonNull<u8>, bytes: usize) -> OsResult<Guard> {
+        // SAFETY: the caller owns the range and has given up its contents.
+        if unsafe { advise(address, bytes, MADV_GUARD_INSTALL) }.is_ok() {
+            return Ok(Guard::Marked);
+        }
+        // The kernel is older, or the memory is locked.
+        unconfined()?;
+        let others = MAPPED_GUARDS.fetch_add(1, Ordering::Relaxed);
+        let made = match others < max_map_count() / GUARDS_SHARE {
+            true => self.set_accessible(address, bytes, false),
+            false => Err(OsError(libc::ENOMEM)),
+        };
+        match made {
+            Ok(()) => {
+                // If the system refuses, the pages stay in memory.
+                let _ = self.purge(address, bytes);
+                Ok(Guard::Mapped)
+            }
+            Err(error) => {
+                MAPPED_GUARDS.fetch_sub(1, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    fn unguard(&self, address: NonNull<u8>, bytes: usize, made: Guard) -> OsResult<()> {
+        let opened = match made {
+            // SAFETY: the caller owns the range, and it is empty.
+            Guard::Marked => unsafe { advise(address, bytes, MADV_GUARD_REMOVE) },
+            Guard::Mapped => self.set_accessible(address, bytes, true),
+        };
+        // A process that has been confined since may still map memory.
+        opened.or_else(|_| replace(address, bytes)).inspect(|()| {
+            MAPPED_GUARDS.fetch_sub(usize::from(made == Guard::Mapped), Ordering::Relaxed);
+        })
     }
 
     fn reset(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -8,4 +8,4 @@ mod system;
 pub use crate::errno::{OsError, OsResult};
 pub use fake::FakeOs;
 pub use linux::Linux;
-pub use system::{NotMoved, Os};
+pub use system::{Guard, NotMoved, Os};

@@ -27,6 +27,15 @@ pub enum NotMoved {
     Lost,
 }
 
+/// How an operating system makes a guard: see [`Os::guard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// By marks in page tables, without a mapping of its own.
+    Marked = 1,
+    /// By a mapping of its own; a process may have only so many of them.
+    Mapped = 2,
+}
+
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
 /// # Safety
@@ -125,6 +134,23 @@ pub unsafe trait Os: Sync {
         _bytes: usize,
         _accessible: bool,
     ) -> OsResult<()> {
+        Err(OsError(libc::ENOSYS))
+    }
+
+    /// Makes a mapped range of whole pages a guard: every access faults until `unguard`, also after
+    /// a purge and in children of a fork. The contents are lost.
+    ///
+    /// # Errors
+    /// The OS's `errno`; `ENOMEM` if the process has many mappings. Then the range is accessible.
+    fn guard(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<Guard> {
+        Err(OsError(libc::ENOSYS))
+    }
+
+    /// Makes a guard accessible again.
+    ///
+    /// # Errors
+    /// The OS's `errno`; the range stays a guard.
+    fn unguard(&self, _address: NonNull<u8>, _bytes: usize, _made: Guard) -> OsResult<()> {
         Err(OsError(libc::ENOSYS))
     }
 
