@@ -124,6 +124,12 @@ fn guard_pages_fault_at_once() {
     is_found(GUARD, "twice_small", "is not in use", false);
 }
 
+#[test]
+fn hardened_objects_of_no_bytes_fault() {
+    is_found(HARDEN, "past_zero", "byte 0 of an object of 0 bytes at 0x", false);
+    Run::new(program("modes_zero.c")).env(HARDEN.0, HARDEN.1).finish().success();
+}
+
 /// Two runs of a program get their objects in different orders.
 #[test]
 fn hardened_objects_come_in_random_order() {

@@ -16,6 +16,7 @@ use quarry_mm::stack::{
     with_headroom,
 };
 use quarry_sys::percpu::Object;
+use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
 /// Maximum number of bytes in quarantine under `QUARRY_DEBUG`: more than under hardening.
@@ -45,6 +46,9 @@ impl<C: StackConfig> Checker<'_, C> {
         {
             self.checks.shuffled.store(room.as_ptr().cast(), Ordering::Release);
         }
+        if options.harden {
+            self.start_zero_sized();
+        }
         let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
         self.stack.switch_instrument(instrument, true);
     }
@@ -54,6 +58,11 @@ impl<C: StackConfig> Checker<'_, C> {
         let Request { size, align, zeroed } = request;
         if !is_sane(size) || !is_sane(align) || !self.stack.has_classes() {
             return None;
+        }
+        if size == 0
+            && let Some(object) = self.alloc_zero_sized(align)
+        {
+            return Some(object);
         }
         let class = if size <= classes::LARGEST { classes::of(size).index() } else { 0 };
         let flags = self.options().flags_of(class);
@@ -119,6 +128,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let first = classes::of(request.size).index() * WAYS;
         loop {
             let fresh = self.stack.alloc_unseen(request)?;
+            prefetch(fresh.as_ptr().wrapping_add(request.size.saturating_sub(LINE)));
             // SAFETY: the table has WAYS words for each class; it is never given back.
             let way = unsafe { &*ready.add(first + self.checks.random() % WAYS) };
             let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
@@ -153,6 +163,9 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         if !self.stack.instruments.see_frees() || !self.options().have_records() {
             return None;
+        }
+        if let Some(number) = self.checks.zero_sized.find(object.as_ptr().addr()) {
+            return Some(self.seen_zero_sized(entry, object, number));
         }
         self.seen_record(entry, object.as_ptr())
     }
@@ -214,6 +227,10 @@ impl<C: StackConfig> Checker<'_, C> {
                 Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
                 Storage::Guarded(number) => {
                     self.free_guarded(entry, &seen, number);
+                    None
+                }
+                Storage::ZeroSized(number) => {
+                    self.free_zero_sized(entry, &seen, number);
                     None
                 }
             }

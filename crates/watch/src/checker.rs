@@ -27,6 +27,7 @@ pub(super) struct Allocation {
 pub(super) enum Storage {
     Slot(Slot, Shape),
     Guarded(usize),
+    ZeroSized(usize),
 }
 
 pub(super) struct Checker<'a, C: StackConfig> {

@@ -90,6 +90,7 @@ impl<C: StackConfig> Checker<'_, C> {
         match seen.storage {
             Storage::Slot(slot, shape) => tell_owners(slot, &shape),
             Storage::Guarded(number) => self.tell_guarded(number),
+            Storage::ZeroSized(_) => {}
         }
     }
 
@@ -160,6 +161,20 @@ impl<C: StackConfig> Checker<'_, C> {
         let access = if is_write { "write to" } else { "read of" };
         if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
+        }
+        let zeros = &self.checks.zero_sized;
+        if let Some(number) = zeros.find(address) {
+            let start = zeros.address(number);
+            let byte = address - start;
+            match zeros.is_used(number) {
+                true => warn(format_args!(
+                    "{access} {address:#x}: byte {byte} of an object of 0 bytes at {start:#x}"
+                )),
+                false => warn(format_args!(
+                    "{access} {address:#x}: object of 0 bytes at {start:#x} was freed"
+                )),
+            }
+            self.end_here();
         }
         let Some(pfn) = self.arena().pfn(core::ptr::without_provenance(address)) else {
             return;

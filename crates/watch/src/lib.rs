@@ -4,7 +4,7 @@
 //! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
 //! Each file uses only files before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
-//! `guarded`, `hiding`; `checked`; `checking`, `profiling`.
+//! `guarded`, `hiding`, `zero_sized`; `checked`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 
 mod backtrace;
@@ -17,6 +17,7 @@ mod guarded;
 mod hiding;
 pub mod profile;
 mod profiling;
+mod zero_sized;
 
 pub use checking::WithChecks;
 pub use checks::Checks;

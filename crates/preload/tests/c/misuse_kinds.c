@@ -96,7 +96,14 @@ static void overflow_large_8_byte(void) { overflow(LARGE, 7); }
 static void overflow_small_1_byte(void) { overflow(8, 0); }
 static void overflow_small_8_byte(void) { overflow(8, 7); }
 static void read_after_free_large(void) { read_byte(freed(LARGE)); }
-static void read_after_free_small(void) { read_byte(freed(SMALL)); }
+
+/* Stopped if the bytes of the freed object are gone. */
+static void read_after_free_small(void)
+{
+    static const char NOTHING[SMALL];
+    CHECK(memcmp(freed(SMALL), NOTHING, SMALL) != 0, "stopped");
+}
+
 static void read_zero_size(void) { read_byte(allocated(0)); }
 static void write_zero_size(void) { write_byte(allocated(0)); }
 

@@ -2,13 +2,14 @@
 //! `checked.rs` takes slots from the heap and turns them into objects with records.
 //!
 //! Each file uses only files before it in this list: `track`; `record`, `zones`; `quarantine`,
-//! `guards`; `state`.
+//! `guards`, `zero_sized`; `state`.
 
 pub(super) mod guards;
 pub(super) mod quarantine;
 mod record;
 mod state;
 mod track;
+pub(super) mod zero_sized;
 mod zones;
 
 pub(super) use record::{Seal, Shape, Slot};

@@ -6,6 +6,7 @@
 //! Equations: `len <= capacity`, `bytes = sum of the slots in quarantine`.
 
 use super::record::Slot;
+use quarry_sys::prefetch::prefetch;
 
 pub(crate) const MOST_OBJECTS: usize = 16 << 10;
 
@@ -69,6 +70,11 @@ impl Quarantine {
         self.first = (self.first + 1) % MOST_OBJECTS;
         self.len -= 1;
         self.bytes -= slot.bytes;
+        if self.len > 0 {
+            let next = *self.at(0);
+            prefetch(core::ptr::without_provenance(next.start));
+            prefetch(core::ptr::without_provenance(next.start + next.bytes - 1));
+        }
         Some(slot)
     }
 

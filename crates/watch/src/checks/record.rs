@@ -28,6 +28,11 @@ const MOST_FRONT: usize = 256;
 /// Fewest bytes in the zone after an object.
 const LEAST_ZONE: usize = 8;
 
+const _: () = assert!(
+    CheckFlags::GUARD_PAGE.bits() <= 0xff && MOST_FRONT / 16 <= 0xff,
+    "flags and front zones fit into a byte of a record"
+);
+
 const LIVE: u64 = 0x11fe_11fe_11fe_11fe;
 const FREED: u64 = 0xdead_dead_dead_dead;
 
@@ -35,8 +40,7 @@ const FREED: u64 = 0xdead_dead_dead_dead;
 #[repr(C)]
 pub(crate) struct Record {
     seal: AtomicU64,
-    size: AtomicU64,
-    /// `{front : 32 | flags : 32}`
+    /// `{size : 48 | front / 16 : 8 | flags : 8}`
     shape: AtomicU64,
 }
 
@@ -83,7 +87,8 @@ pub(crate) struct Slot {
 impl Shape {
     /// The shape of an object of `size` bytes at a multiple of `align`.
     pub(crate) fn of(size: usize, align: usize, flags: CheckFlags) -> Self {
-        let has_front = flags.has(CheckFlags::RED_ZONES) && align <= MOST_FRONT;
+        let has_zones = flags.has_any(CheckFlags::RED_ZONES.with(CheckFlags::CANARY));
+        let has_front = has_zones && align <= MOST_FRONT;
         Self { size, front: if has_front { align.max(16) } else { 0 }, flags }
     }
 
@@ -110,7 +115,7 @@ impl Slot {
     /// atomic, so nothing else is required.)
     pub(crate) unsafe fn record<'a>(self) -> &'a Record {
         let address = self.start + self.bytes - RECORD_BYTES;
-        // SAFETY: the slot ends at a multiple of 16, a record of three words of 8 bytes lies before
+        // SAFETY: the slot ends at a multiple of 16, a record of two words of 8 bytes lies before
         // its end (caller's promise), and every bit pattern is a record.
         unsafe { &*core::ptr::with_exposed_provenance::<Record>(address) }
     }
@@ -147,16 +152,14 @@ pub(super) fn mixed(value: u64) -> u64 {
 impl Record {
     fn unstated(&self, secret: u64) -> u64 {
         let address = core::ptr::from_ref(self).addr() as u64;
-        let size = self.size.load(Ordering::Relaxed);
         let shape = self.shape.load(Ordering::Relaxed);
-        mixed(mixed(secret ^ address).wrapping_add(size) ^ shape.rotate_left(17))
+        mixed(mixed(secret ^ address) ^ shape)
     }
 
     /// Writes the record of an object in use. O(1).
     pub(crate) fn set(&self, secret: u64, shape: &Shape) {
-        self.size.store(shape.size as u64, Ordering::Relaxed);
-        let packed = (shape.front as u64) << 32 | u64::from(shape.flags.bits());
-        self.shape.store(packed, Ordering::Relaxed);
+        let (front, flags) = ((shape.front / 16) as u64, u64::from(shape.flags.bits()));
+        self.shape.store((shape.size as u64) << 16 | front << 8 | flags, Ordering::Relaxed);
         self.seal.store(self.unstated(secret) ^ LIVE, Ordering::Release);
     }
 
@@ -180,9 +183,9 @@ impl Record {
     pub(crate) fn shape(&self) -> Shape {
         let packed = self.shape.load(Ordering::Relaxed);
         Shape {
-            size: self.size.load(Ordering::Relaxed) as usize,
-            front: (packed >> 32) as usize,
-            flags: CheckFlags::of_bits(packed as u16),
+            size: (packed >> 16) as usize,
+            front: (packed >> 8 & 0xff) as usize * 16,
+            flags: CheckFlags::of_bits(packed as u16 & 0xff),
         }
     }
 }
@@ -220,7 +223,7 @@ mod tests {
         // SAFETY: the words outlive the record.
         let record = unsafe { slot.record() };
         record.set(7, &Shape::of(100, 16, FLAGS));
-        let fields = [&record.seal, &record.size, &record.shape];
+        let fields = [&record.seal, &record.shape];
         for (field, bit) in fields.iter().flat_map(|field| (0..64).map(move |bit| (field, bit))) {
             field.fetch_xor(1 << bit, Ordering::Relaxed);
             assert_eq!(record.seal(7), Seal::Broken);

@@ -4,6 +4,7 @@ use super::guards::{FreePlaces, GuardedObject};
 use super::quarantine::Quarantine;
 use super::record::{Shape, mixed};
 use super::track::Tracked;
+use super::zero_sized::ZeroSized;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::slab::Late;
 use quarry_mm::stack::Ring;
@@ -45,6 +46,7 @@ pub struct Checks {
     /// [`WAYS`] addresses for each size class; null if allocations have no random order.
     pub(crate) shuffled: AtomicPtr<AtomicUsize>,
     pub(crate) guards: GuardState,
+    pub(crate) zero_sized: ZeroSized,
 }
 
 /// The pool of objects between guard pages.
@@ -72,6 +74,7 @@ impl Checks {
                 free: CountedLock::new(FreePlaces::new()),
                 next_ns: AtomicU64::new(0),
             },
+            zero_sized: ZeroSized::new(),
         }
     }
 

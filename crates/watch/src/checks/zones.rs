@@ -6,7 +6,7 @@
 //! | zones of a freed object | `bb` | `SLUB_RED_INACTIVE` |
 //! | a new object | `5a` | `POISON_INUSE` |
 //! | a freed object, and its last byte | `6b`, `a5` | `POISON_FREE`, `POISON_END` |
-//! | the canary after a hardened object | secret, no byte 0 | |
+//! | the canary after a hardened object | a byte 0, then a secret without one | |
 //! | a hardened object that was freed | `00` | |
 //!
 //! A pattern is a word of eight bytes: the byte at an address is byte `address % 8` of the pattern.
@@ -41,6 +41,14 @@ pub(crate) enum Damage {
 }
 
 impl Range {
+    fn first(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+
+    fn after(self, bytes: usize) -> Self {
+        Self { start: self.start + bytes, bytes: self.bytes - bytes }
+    }
+
     /// Fills the range with the pattern.
     ///
     /// # Safety
@@ -52,9 +60,19 @@ impl Range {
             // SAFETY: the bytes are writable (caller's promise).
             return unsafe { pointer.write_bytes(bytes[0], self.bytes) };
         }
-        for offset in 0..self.bytes {
-            // SAFETY: the offset lies within the range (caller's promise).
-            unsafe { pointer.add(offset).write(bytes[(self.start + offset) & 7]) };
+        let mut offset = 0;
+        while offset < self.bytes {
+            let at = self.start + offset;
+            // SAFETY: the bytes lie within the range (caller's promise), the word at a multiple of 8.
+            unsafe {
+                if at & 7 == 0 && self.bytes - offset >= 8 {
+                    pointer.add(offset).cast::<u64>().write(pattern);
+                    offset += 8;
+                } else {
+                    pointer.add(offset).write(bytes[at & 7]);
+                    offset += 1;
+                }
+            }
         }
     }
 
@@ -98,7 +116,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// The parts of a slot; `secret` is the secret of the process.
     pub(crate) fn of(slot: Slot, shape: Shape, secret: u64) -> Self {
-        // No byte of a canary is 0, so the 0 after a string that is one byte too long changes it.
+        // No byte of the secret is 0, so the 0 after a string that is too long changes it.
         let canary = mixed(secret.rotate_left(32) ^ slot.start as u64) | 0x0101_0101_0101_0101;
         Self { slot, shape, canary }
     }
@@ -142,7 +160,16 @@ impl Parts {
         unsafe {
             self.front().fill(self.active());
             self.behind().fill(self.active());
+            if self.ends_strings() {
+                self.behind().first(1).fill(0);
+            }
         }
+    }
+
+    /// Returns whether a 0 follows the object, so that reads of a string that fills it end there.
+    fn ends_strings(&self) -> bool {
+        let flags = self.shape.flags;
+        flags.has(CheckFlags::CANARY) && !flags.has(CheckFlags::RED_ZONES)
     }
 
     /// Fills a new object with its pattern, if its checks include `POISON`. O(size).
@@ -220,7 +247,12 @@ impl Parts {
         // SAFETY: the caller's promise.
         unsafe {
             let front = self.front().first_other(pattern).map(|at| (Damage::Front, at));
-            front.or_else(|| self.behind().first_other(pattern).map(|at| (Damage::Behind, at)))
+            front.or_else(|| {
+                let (behind, ends) = (self.behind(), usize::from(self.ends_strings()));
+                let end = behind.first(ends).first_other(0);
+                let other = end.or_else(|| behind.after(ends).first_other(pattern));
+                other.map(|at| (Damage::Behind, at))
+            })
         }
     }
 }
