@@ -42,14 +42,15 @@ impl Quarantine {
         unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
     }
 
-    /// Adds an object. With `at_random`, exchanges it with the object at `at_random % len`. O(1).
+    /// Adds an object. With `at_random`, exchanges it with the object at that part of the ring, in
+    /// units of 2^-32. O(1).
     pub(crate) fn push(&mut self, slot: Slot, at_random: Option<usize>) {
         debug_assert!(!self.is_full());
         self.len += 1;
         self.bytes += slot.bytes;
         *self.at(self.len - 1) = slot;
         if let Some(number) = at_random {
-            let other = number % self.len;
+            let other = (u64::from(number as u32) * self.len as u64 >> 32) as usize;
             let waiting = *self.at(other);
             *self.at(self.len - 1) = waiting;
             *self.at(other) = slot;
@@ -119,7 +120,7 @@ mod tests {
         for number in 0..count {
             left.extend(quarantine.pop(false).map(|slot| slot.start));
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            quarantine.push(Slot { start: number, bytes: 1 }, Some((seed >> 33) as usize));
+            quarantine.push(Slot { start: number, bytes: 1 }, Some((seed >> 32) as usize));
         }
         left.extend(core::iter::from_fn(|| quarantine.pop(true)).map(|slot| slot.start));
         assert!(!left.is_sorted());

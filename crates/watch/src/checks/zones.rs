@@ -41,65 +41,62 @@ pub(crate) enum Damage {
 }
 
 impl Range {
-    fn first(self, bytes: usize) -> Self {
-        Self { bytes, ..self }
-    }
-
-    fn after(self, bytes: usize) -> Self {
-        Self { start: self.start + bytes, bytes: self.bytes - bytes }
-    }
-
     /// Fills the range with the pattern.
     ///
     /// # Safety
     /// The bytes are writable memory of the stack, and the program does not know them.
     pub(crate) unsafe fn fill(self, pattern: u64) {
-        let bytes = pattern.to_le_bytes();
         let pointer = core::ptr::with_exposed_provenance_mut::<u8>(self.start);
-        if bytes.iter().all(|byte| *byte == bytes[0]) {
+        let first = pattern as u8;
+        if pattern == u64::from_ne_bytes([first; 8]) {
             // SAFETY: the bytes are writable (caller's promise).
-            return unsafe { pointer.write_bytes(bytes[0], self.bytes) };
+            return unsafe { pointer.write_bytes(first, self.bytes) };
         }
-        let mut offset = 0;
-        while offset < self.bytes {
-            let at = self.start + offset;
-            // SAFETY: the bytes lie within the range (caller's promise), the word at a multiple of 8.
-            unsafe {
-                if at & 7 == 0 && self.bytes - offset >= 8 {
-                    pointer.add(offset).cast::<u64>().write(pattern);
-                    offset += 8;
-                } else {
-                    pointer.add(offset).write(bytes[at & 7]);
-                    offset += 1;
-                }
-            }
+        // The eight bytes of the pattern for the address that is `offset` bytes after the start.
+        let bytes_at = |offset: usize| pattern.rotate_right(8 * ((self.start + offset) as u32 & 7));
+        let whole = self.bytes / 8 * 8;
+        for offset in (0..whole).step_by(8) {
+            let bytes = bytes_at(offset).to_le();
+            // SAFETY: the eight bytes lie within the range (caller's promise).
+            unsafe { pointer.add(offset).cast::<u64>().write_unaligned(bytes) };
+        }
+        for offset in whole..self.bytes {
+            // SAFETY: the offset lies within the range (caller's promise).
+            unsafe { pointer.add(offset).write(bytes_at(offset) as u8) };
         }
     }
 
     /// Finds the first byte that differs from the pattern. The program may write during the call.
     ///
     /// # Safety
-    /// The bytes are readable memory of the stack.
+    /// The bytes, and those that share a word of eight bytes with them, are readable memory of the
+    /// stack.
     pub(super) unsafe fn first_other(self, pattern: u64) -> Option<usize> {
+        const WORDS: usize = 4;
         let end = self.start + self.bytes;
-        let expected = pattern.to_le_bytes();
-        // SAFETY: the addresses lie within the range (caller's promise); volatile, because a faulty
-        // program may write to them at the same time.
-        let byte =
-            |at: usize| unsafe { core::ptr::with_exposed_provenance::<u8>(at).read_volatile() };
-        // SAFETY: the caller's promise, for eight bytes at a multiple of 8.
-        let word =
-            |at: usize| unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
-        let mut at = self.start;
+        // SAFETY: the caller's promise, for eight bytes at a multiple of 8; volatile, because a
+        // faulty program may write to them at the same time.
+        let differences = |at: usize| unsafe {
+            core::ptr::with_exposed_provenance::<u64>(at).read_volatile().to_le() ^ pattern
+        };
+        let mut at = self.start & !7;
         while at < end {
-            if at & 7 == 0 && end - at >= 8 && word(at) == pattern {
-                at += 8;
+            let is_inside = at >= self.start && end - at >= 8 * WORDS;
+            if is_inside && (0..WORDS).fold(0, |all, word| all | differences(at + 8 * word)) == 0 {
+                at += 8 * WORDS;
                 continue;
             }
-            if byte(at) != expected[at & 7] {
-                return Some(at);
+            let others = differences(at);
+            if others != 0 {
+                // The range may begin after the word does, or end before it does.
+                let before = 8 * self.start.saturating_sub(at) as u32;
+                let beyond = 8 * (at + 8).saturating_sub(end) as u32;
+                let others = others & u64::MAX << before & u64::MAX >> beyond;
+                if others != 0 {
+                    return Some(at + others.trailing_zeros() as usize / 8);
+                }
             }
-            at += 1;
+            at += 8;
         }
         None
     }
@@ -161,7 +158,7 @@ impl Parts {
             self.front().fill(self.active());
             self.behind().fill(self.active());
             if self.ends_strings() {
-                self.behind().first(1).fill(0);
+                core::ptr::with_exposed_provenance_mut::<u8>(self.behind().start).write(0);
             }
         }
     }
@@ -248,10 +245,15 @@ impl Parts {
         unsafe {
             let front = self.front().first_other(pattern).map(|at| (Damage::Front, at));
             front.or_else(|| {
-                let (behind, ends) = (self.behind(), usize::from(self.ends_strings()));
-                let end = behind.first(ends).first_other(0);
-                let other = end.or_else(|| behind.after(ends).first_other(pattern));
-                other.map(|at| (Damage::Behind, at))
+                let mut behind = self.behind();
+                if self.ends_strings() {
+                    let end = core::ptr::with_exposed_provenance::<u8>(behind.start);
+                    if end.read_volatile() != 0 {
+                        return Some((Damage::Behind, behind.start));
+                    }
+                    behind = Range { start: behind.start + 1, bytes: behind.bytes - 1 };
+                }
+                behind.first_other(pattern).map(|at| (Damage::Behind, at))
             })
         }
     }
