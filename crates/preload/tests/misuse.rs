@@ -135,7 +135,7 @@ fn pointer_into_a_block() {
 }
 
 /// How a program of `misuse_kinds.c` ends: unnoticed, by a report, by a report when it exits, by a
-/// fault, or unnoticed after it has read zeros where other bytes were.
+/// fault, or unnoticed after it has read zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Survived,
@@ -163,7 +163,7 @@ impl End {
 }
 
 /// The kinds of misuse in the tests of hardened_malloc, then some more, and how each ends under
-/// `sheaf`, under `slub`, and with `QUARRY_HARDEN=1`. `docs/safety.md` has this table, with a column
+/// `sheaf`, under `slub`, and with `QUARRY_HARDEN=1`. `docs/safety.md` has this table, and a column
 /// for glibc.
 const KINDS: &[(&str, End, End, End)] = &[
     ("delete_type_size_mismatch", Survived, Survived, Reported),

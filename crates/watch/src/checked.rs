@@ -5,8 +5,7 @@
 //! block's length. Objects of caches that the program has created have no record.
 
 use super::checker::{Allocation, Checker, Storage, is_of_malloc};
-use super::checks::quarantine::MOST_OBJECTS;
-use super::checks::{Checks, Seal, Shape, Slot, WAYS};
+use super::checks::{Checks, STRIPES, Seal, Shape, Slot, WAYS};
 use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PageblockIndex, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
@@ -15,13 +14,17 @@ use quarry_mm::stack::{
     Entry, Instrument, MIN_ALIGN, Misuse, Request, Stack, StackConfig, StackHost, is_sane,
     with_headroom,
 };
-use quarry_sys::percpu::Object;
+use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Maximum number of bytes in quarantine under `QUARRY_DEBUG`: more than under hardening.
-const QUARANTINE_OF_DEBUG: usize = 16 << 20;
-const QUARANTINE_OF_HARDEN: usize = 256 << 10;
+/// Maximum numbers of objects, and of their bytes, in the one quarantine of `QUARRY_DEBUG`, and in
+/// the quarantine that each stripe has under hardening.
+const QUARANTINE_OF_DEBUG: (usize, usize) = (16 << 10, 16 << 20);
+const QUARANTINE_OF_HARDEN: (usize, usize) = (4 << 10, 256 << 10);
+
+/// Words of objects that are ready for random order, on each stripe.
+const STRIPE_WAYS: usize = (classes::COUNT + 1) * WAYS;
 
 /// Bytes of the largest class that is allocated in random order, from up to [`WAYS`] ready objects.
 const LARGEST_SHUFFLED: usize = 2048;
@@ -34,13 +37,17 @@ impl<C: StackConfig> Checker<'_, C> {
         if !options.have_records() || !self.stack.has_classes() {
             return;
         }
-        let bytes = MOST_OBJECTS * size_of::<Slot>();
-        if let Ok(room) = metadata.alloc(bytes, 16, MetadataKind::Other) {
-            let most = if options.harden { QUARANTINE_OF_HARDEN } else { QUARANTINE_OF_DEBUG };
+        let (count, (objects, most)) = match options.harden {
+            true => (STRIPES, QUARANTINE_OF_HARDEN),
+            false => (1, QUARANTINE_OF_DEBUG),
+        };
+        for stripe in &self.checks.stripes[..count] {
+            let room = metadata.alloc(objects * size_of::<Slot>(), 16, MetadataKind::Other);
+            let Ok(room) = room else { break };
             // SAFETY: the memory is zeroed, of this size, and never given back.
-            unsafe { self.checks.quarantine.lock().give(room.as_ptr().cast(), most) };
+            unsafe { stripe.quarantine.lock().give(room.as_ptr().cast(), objects, most) };
         }
-        let bytes = (classes::COUNT + 1) * WAYS * size_of::<AtomicUsize>();
+        let bytes = STRIPES * STRIPE_WAYS * size_of::<AtomicUsize>();
         if options.harden
             && let Ok(room) = metadata.alloc(bytes, 64, MetadataKind::Other)
         {
@@ -118,6 +125,12 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
+    /// The stripe of the running CPU; without hardening always the first.
+    fn stripe(&self) -> usize {
+        let is_striped = self.options().harden;
+        if is_striped { self.stack.percpu().current().index() % STRIPES } else { 0 }
+    }
+
     /// Allocates a small object: a random one of the objects that are ready for its class.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
@@ -125,12 +138,13 @@ impl<C: StackConfig> Checker<'_, C> {
         if ready.is_null() || !is_plain {
             return self.stack.alloc_unseen(request);
         }
-        let first = classes::of(request.size).index() * WAYS;
+        let stripe = self.stripe();
+        let first = stripe * STRIPE_WAYS + classes::of(request.size).index() * WAYS;
         loop {
             let fresh = self.stack.alloc_unseen(request)?;
             prefetch(fresh.as_ptr().wrapping_add(request.size.saturating_sub(LINE)));
-            // SAFETY: the table has WAYS words for each class; it is never given back.
-            let way = unsafe { &*ready.add(first + self.checks.random() % WAYS) };
+            // SAFETY: the table has WAYS words for each class and stripe; it is never given back.
+            let way = unsafe { &*ready.add(first + self.checks.random(stripe) % WAYS) };
             let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
             if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
                 return Some(object);
@@ -142,8 +156,8 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn free_shuffled(&self) -> bool {
         let ready = self.checks.shuffled.load(Ordering::Acquire);
         let mut any = false;
-        for place in 0..if ready.is_null() { 0 } else { (classes::COUNT + 1) * WAYS } {
-            // SAFETY: the table has WAYS words for each class; it is never given back.
+        for place in 0..if ready.is_null() { 0 } else { STRIPES * STRIPE_WAYS } {
+            // SAFETY: the table has WAYS words for each class and stripe; it is never given back.
             let taken = unsafe { &*ready.add(place) }.swap(0, Ordering::AcqRel);
             if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
                 any = true;
@@ -277,9 +291,10 @@ impl<C: StackConfig> Checker<'_, C> {
 
     #[inline(never)]
     fn wait_in_quarantine(&self, slot: Slot) {
-        let at_random = self.options().harden.then(|| self.checks.random());
+        let stripe = self.stripe();
+        let at_random = self.options().harden.then(|| self.checks.random(stripe));
         let mut rest = Some(slot);
-        while self.release_due(&mut rest, at_random) {}
+        while self.release_due(stripe, &mut rest, at_random) {}
         if let Some(slot) = rest {
             self.release(slot);
         }
@@ -287,8 +302,14 @@ impl<C: StackConfig> Checker<'_, C> {
 
     /// Moves an object into quarantine if there is room, and frees one that has waited long enough.
     /// Returns false if no object was freed, or the running thread holds the quarantine's lock.
-    fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
-        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
+    fn release_due(
+        &self,
+        stripe: usize,
+        slot: &mut Option<Slot>,
+        at_random: Option<usize>,
+    ) -> bool {
+        let quarantine = &self.checks.stripes[stripe].quarantine;
+        let Some(mut quarantine) = quarantine.lock_of_others() else { return false };
         if !quarantine.is_full()
             && let Some(slot) = slot.take()
         {
@@ -327,10 +348,12 @@ impl<C: StackConfig> Checker<'_, C> {
 
     pub(super) fn free_waiting(&self) -> bool {
         let mut any = self.free_shuffled();
-        let next = || self.checks.quarantine.lock_of_others()?.pop(true);
-        while let Some(slot) = next() {
-            self.release(slot);
-            any = true;
+        for stripe in &self.checks.stripes {
+            let next = || stripe.quarantine.lock_of_others()?.pop(true);
+            while let Some(slot) = next() {
+                self.release(slot);
+                any = true;
+            }
         }
         self.free_hidden() || any
     }
@@ -413,8 +436,10 @@ impl Checks {
 
 impl<C: StackConfig> Checker<'_, C> {
     fn look_at_all(&self) {
-        if let Some(mut quarantine) = self.checks.quarantine.lock_of_others() {
-            quarantine.all().for_each(|slot| self.look_at_freed(slot));
+        for stripe in &self.checks.stripes {
+            if let Some(mut quarantine) = stripe.quarantine.lock_of_others() {
+                quarantine.all().for_each(|slot| self.look_at_freed(slot));
+            }
         }
         for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
             if self.arena().is_taken(block) {

@@ -57,7 +57,7 @@ impl<C: StackConfig> Checker<'_, C> {
             guards.free.lock_of_others()?.push(number);
             return None;
         }
-        let is_right = self.checks.random() & 1 == 1;
+        let is_right = self.checks.random(0) & 1 == 1;
         let start = page.as_ptr().expose_provenance();
         let user = place(start, size, align.max(MIN_ALIGN), is_right);
         let object = self.guarded(number);

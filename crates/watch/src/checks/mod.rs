@@ -14,6 +14,6 @@ mod zones;
 
 pub(super) use record::{Seal, Shape, Slot};
 pub use state::Checks;
-pub(super) use state::{Freed, WAYS};
+pub(super) use state::{Freed, STRIPES, WAYS};
 pub(super) use track::{Track, Tracked};
 pub(super) use zones::{Damage, Parts};

@@ -8,14 +8,13 @@
 use super::record::Slot;
 use quarry_sys::prefetch::prefetch;
 
-pub(crate) const MOST_OBJECTS: usize = 16 << 10;
-
 /// The ring of freed objects, in memory that [`give`](Self::give) provides.
 pub(crate) struct Quarantine {
     slots: *mut Slot,
     first: usize,
     len: usize,
     bytes: usize,
+    capacity: usize,
     most_bytes: usize,
 }
 
@@ -25,21 +24,27 @@ unsafe impl Send for Quarantine {}
 impl Quarantine {
     /// A quarantine without room: every object leaves at once.
     pub(crate) const fn new() -> Self {
-        Self { slots: core::ptr::null_mut(), first: 0, len: 0, bytes: 0, most_bytes: 0 }
+        let slots = core::ptr::null_mut();
+        Self { slots, first: 0, len: 0, bytes: 0, capacity: 0, most_bytes: 0 }
     }
 
-    /// Gives the quarantine room for [`MOST_OBJECTS`] objects with at most `most_bytes` in total.
+    /// Gives the quarantine room for `capacity` objects with at most `most_bytes` in total.
     ///
     /// # Safety
-    /// `slots` has room for [`MOST_OBJECTS`], is zeroed, and is never used by other code.
-    pub(crate) unsafe fn give(&mut self, slots: *mut Slot, most_bytes: usize) {
-        (self.slots, self.most_bytes) = (slots, most_bytes);
+    /// `slots` has room for as many, is zeroed, and is never used by other code.
+    pub(crate) unsafe fn give(&mut self, slots: *mut Slot, capacity: usize, most_bytes: usize) {
+        (self.slots, self.capacity, self.most_bytes) = (slots, capacity, most_bytes);
+    }
+
+    fn place(&self, number: usize) -> usize {
+        let place = self.first + number;
+        if place < self.capacity { place } else { place - self.capacity }
     }
 
     fn at(&mut self, place: usize) -> &mut Slot {
         assert!(place < self.len && !self.slots.is_null());
-        // SAFETY: the position is modulo the size of the ring, and we have the only reference.
-        unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
+        // SAFETY: the position lies in the ring, and we have the only reference.
+        unsafe { &mut *self.slots.add(self.place(place)) }
     }
 
     /// Adds an object. With `at_random`, exchanges it with the object at that part of the ring, in
@@ -50,7 +55,7 @@ impl Quarantine {
         self.bytes += slot.bytes;
         *self.at(self.len - 1) = slot;
         if let Some(number) = at_random {
-            let other = (u64::from(number as u32) * self.len as u64 >> 32) as usize;
+            let other = ((u64::from(number as u32) * self.len as u64) >> 32) as usize;
             let waiting = *self.at(other);
             *self.at(self.len - 1) = waiting;
             *self.at(other) = slot;
@@ -58,17 +63,17 @@ impl Quarantine {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.slots.is_null() || self.len == MOST_OBJECTS
+        self.slots.is_null() || self.len == self.capacity
     }
 
     /// Takes the first object if there are too many bytes, if the ring is full, or if `all`. O(1).
     pub(crate) fn pop(&mut self, all: bool) -> Option<Slot> {
-        let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
+        let is_due = all || self.bytes > self.most_bytes || self.len == self.capacity;
         if self.len == 0 || !is_due {
             return None;
         }
         let slot = *self.at(0);
-        self.first = (self.first + 1) % MOST_OBJECTS;
+        self.first = self.place(1);
         self.len -= 1;
         self.bytes -= slot.bytes;
         if self.len > 0 {
@@ -89,11 +94,13 @@ impl Quarantine {
 mod tests {
     use super::*;
 
+    const MOST_OBJECTS: usize = 1000;
+
     fn with_room(most_bytes: usize) -> (Quarantine, Vec<Slot>) {
         let mut room = vec![Slot { start: 0, bytes: 0 }; MOST_OBJECTS];
         let mut quarantine = Quarantine::new();
         // SAFETY: the room lives as long as the quarantine, and no other code uses it.
-        unsafe { quarantine.give(room.as_mut_ptr(), most_bytes) };
+        unsafe { quarantine.give(room.as_mut_ptr(), MOST_OBJECTS, most_bytes) };
         (quarantine, room)
     }
 

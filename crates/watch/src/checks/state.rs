@@ -12,8 +12,12 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Maximum number of objects per size class that are kept ready for allocation in random order.
+/// Maximum number of objects per size class that are kept ready for allocation in random order, on
+/// each stripe.
 pub(crate) const WAYS: usize = 16;
+/// Hardened allocations and frees of a CPU use the stripe of its number modulo this, so that CPUs
+/// seldom share cache lines and locks.
+pub(crate) const STRIPES: usize = 4;
 
 /// Maximum number of freed large blocks that are kept inaccessible, until later ones replace them.
 /// Each takes two of the VMAs that the kernel allows a process (65,530 by default).
@@ -35,15 +39,28 @@ impl Freed {
     };
 }
 
+/// See [`STRIPES`].
+#[repr(align(128))]
+pub(crate) struct Stripe {
+    seed: AtomicU64,
+    /// Small objects that were freed, and large ones that are not hidden.
+    pub(crate) quarantine: CountedLock<Quarantine>,
+}
+
+impl Stripe {
+    const fn new() -> Self {
+        Self { seed: AtomicU64::new(0), quarantine: CountedLock::new(Quarantine::new()) }
+    }
+}
+
 /// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
     pub(crate) options: Late<CheckOptions>,
     pub(crate) secret: AtomicU64,
-    seed: AtomicU64,
-    /// Small objects that were freed, and large ones that are not hidden.
-    pub(crate) quarantine: CountedLock<Quarantine>,
+    pub(crate) stripes: [Stripe; STRIPES],
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
-    /// [`WAYS`] addresses for each size class; null if allocations have no random order.
+    /// [`WAYS`] addresses for each size class, on each stripe; null if allocations have no random
+    /// order.
     pub(crate) shuffled: AtomicPtr<AtomicUsize>,
     pub(crate) guards: GuardState,
     pub(crate) zero_sized: ZeroSized,
@@ -64,8 +81,7 @@ impl Checks {
         Self {
             options: Late::new(),
             secret: AtomicU64::new(0),
-            seed: AtomicU64::new(0),
-            quarantine: CountedLock::new(Quarantine::new()),
+            stripes: [const { Stripe::new() }; STRIPES],
             hidden: CountedLock::new(Ring::new(Freed::NOTHING)),
             shuffled: AtomicPtr::new(core::ptr::null_mut()),
             guards: GuardState {
@@ -84,15 +100,16 @@ impl Checks {
     }
 
     pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("checks->quarantine", &self.quarantine);
+        self.stripes.iter().for_each(|stripe| visit("checks->quarantine", &stripe.quarantine));
         visit("checks->hidden", &self.hidden);
         visit("checks->guards", &self.guards.free);
     }
 
     /// A pseudorandom number that depends on the secret. Two threads may get the same number.
-    pub(crate) fn random(&self) -> usize {
-        let next = self.seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.seed.store(next, Relaxed);
-        mixed(next ^ self.secret.load(Relaxed)) as usize
+    pub(crate) fn random(&self, stripe: usize) -> usize {
+        let seed = &self.stripes[stripe].seed;
+        let next = seed.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        seed.store(next, Relaxed);
+        mixed(next ^ self.secret.load(Relaxed).rotate_left(stripe as u32)) as usize
     }
 }

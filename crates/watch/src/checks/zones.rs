@@ -128,7 +128,7 @@ impl Parts {
     }
 
     /// The part of the zone after the object that is checked.
-    fn behind(&self) -> Range {
+    fn after(&self) -> Range {
         let user = self.user();
         let start = user.start + user.bytes;
         let end = self.slot.start + self.slot.bytes - self.shape.tail();
@@ -156,9 +156,10 @@ impl Parts {
         // SAFETY: the zones lie in the slot, outside of the object.
         unsafe {
             self.front().fill(self.active());
-            self.behind().fill(self.active());
+            let zone = self.after();
+            zone.fill(self.active());
             if self.ends_strings() {
-                core::ptr::with_exposed_provenance_mut::<u8>(self.behind().start).write(0);
+                core::ptr::with_exposed_provenance_mut::<u8>(zone.start).write(0);
             }
         }
     }
@@ -190,7 +191,7 @@ impl Parts {
         unsafe {
             if self.shape.flags.has(CheckFlags::RED_ZONES) {
                 self.front().fill(RED_INACTIVE);
-                self.behind().fill(RED_INACTIVE);
+                self.after().fill(RED_INACTIVE);
             }
             if self.shape.flags.has(CheckFlags::POISON) {
                 user.fill(POISON_FREE);
@@ -245,15 +246,15 @@ impl Parts {
         unsafe {
             let front = self.front().first_other(pattern).map(|at| (Damage::Front, at));
             front.or_else(|| {
-                let mut behind = self.behind();
+                let mut zone = self.after();
                 if self.ends_strings() {
-                    let end = core::ptr::with_exposed_provenance::<u8>(behind.start);
+                    let end = core::ptr::with_exposed_provenance::<u8>(zone.start);
                     if end.read_volatile() != 0 {
-                        return Some((Damage::Behind, behind.start));
+                        return Some((Damage::Behind, zone.start));
                     }
-                    behind = Range { start: behind.start + 1, bytes: behind.bytes - 1 };
+                    zone = Range { start: zone.start + 1, bytes: zone.bytes - 1 };
                 }
-                behind.first_other(pattern).map(|at| (Damage::Behind, at))
+                zone.first_other(pattern).map(|at| (Damage::Behind, at))
             })
         }
     }

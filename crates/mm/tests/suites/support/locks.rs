@@ -52,7 +52,7 @@ pub(crate) const OF_ALL: [(&str, usize); 17] = [
     ("metadata->chunk", 1),
     ("footprint->given", 1),
     ("withheld->block", 1),
-    ("checks->quarantine", 1),
+    ("checks->quarantine", 4),
     ("checks->hidden", 1),
     ("checks->guards", 1),
     ("balance->costs", 1),
