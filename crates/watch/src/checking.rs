@@ -12,6 +12,7 @@ pub struct WithChecks<P>(pub P, pub Checks);
 
 impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     const NEW: Self = Self(P::NEW, Checks::new());
+    const MAY_HARDEN: bool = true;
 
     fn start(&self, stack: &Stack<C>, options: &CheckOptions) {
         if *options != CheckOptions::OFF {

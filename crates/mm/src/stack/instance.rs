@@ -53,6 +53,8 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     const NEW: Self;
     /// False if there are no instruments.
     const IS_ANY: bool = true;
+    /// True if hardening is one of them: only then is there code for guards of slabs.
+    const MAY_HARDEN: bool = false;
 
     /// Prepares the instruments that `options` ask for. Called once, before the first request.
     fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}

@@ -3,15 +3,16 @@
 //! Other libraries replace these functions of libc, to learn which memory leaves its addresses.
 //! They see all memory of programs that does: for that Quarry calls libc's functions.
 
-use super::system::{Guard, NotMoved, Os};
+#[cfg(feature = "guards")]
+use super::system::Guard;
+use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
 use crate::errno::{OsError, OsResult};
 use crate::known::Known;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
 use crate::system_call::{checked, map, protect, unmap};
-use crate::topology::{self, max_map_count};
-use crate::{system_call, watchers};
+use crate::{system_call, topology, watchers};
 use core::ptr::NonNull;
 
 /// The real operating system. In a [confined](crate::confined) process it makes only the system
@@ -86,6 +87,7 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
 }
 
 /// Maps fresh memory where a guard is.
+#[cfg(feature = "guards")]
 fn replace(at: NonNull<u8>, bytes: usize) -> OsResult<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the caller owns the range, which is empty: no object is replaced.
@@ -222,12 +224,16 @@ const MADV_POPULATE_WRITE: i32 = 23;
 /// Linux 5.18, `include/uapi/asm-generic/mman-common.h`.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 /// Linux 6.13, `include/uapi/asm-generic/mman-common.h`.
+#[cfg(feature = "guards")]
 const MADV_GUARD_INSTALL: i32 = 102;
+#[cfg(feature = "guards")]
 const MADV_GUARD_REMOVE: i32 = 103;
 
 /// Guards that are mappings of their own now. Each splits a mapping, and so adds up to two to those
 /// of which the kernel allows a process `max_map_count`: guards may add a quarter of that.
+#[cfg(feature = "guards")]
 static MAPPED_GUARDS: AtomicUsize = AtomicUsize::new(0);
+#[cfg(feature = "guards")]
 const GUARDS_SHARE: usize = 8;
 
 fn purged(discard: impl Fn(i32) -> OsResult<()>) -> OsResult<()> {
@@ -350,6 +356,7 @@ unsafe impl Os for Linux {
         unsafe { protect(address.as_ptr(), bytes, access) }
     }
 
+    #[cfg(feature = "guards")]
     fn guard(&self, address: NonNull<u8>, bytes: usize) -> OsResult<Guard> {
         // SAFETY: the caller owns the range and has given up its contents.
         if unsafe { advise(address, bytes, MADV_GUARD_INSTALL) }.is_ok() {
@@ -358,7 +365,7 @@ unsafe impl Os for Linux {
         // The kernel is older, or the memory is locked.
         unconfined()?;
         let others = MAPPED_GUARDS.fetch_add(1, Ordering::Relaxed);
-        let made = match others < max_map_count() / GUARDS_SHARE {
+        let made = match others < topology::max_map_count() / GUARDS_SHARE {
             true => self.set_accessible(address, bytes, false),
             false => Err(OsError(libc::ENOMEM)),
         };
@@ -375,6 +382,7 @@ unsafe impl Os for Linux {
         }
     }
 
+    #[cfg(feature = "guards")]
     fn unguard(&self, address: NonNull<u8>, bytes: usize, made: Guard) -> OsResult<()> {
         let opened = match made {
             // SAFETY: the caller owns the range, and it is empty.
