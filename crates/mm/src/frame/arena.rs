@@ -238,22 +238,33 @@ impl Arena {
     /// The front of the shortest free extent with memory that is long enough. O(pageblocks of the
     /// span / 64 + such extents).
     fn find_kept(&self, count: u32, align: u32) -> Option<u32> {
-        let end = self.span_blocks();
-        let mapped = self.bits.extents(Bit::Mapped, true, 0, end);
-        let kept = mapped.flat_map(|(at, end)| self.bits.extents(Bit::Taken, false, at, end));
-        kept.filter(|(at, end)| {
-            self.align_up(*at, align).is_some_and(|at| at.saturating_add(count) <= *end)
-        })
-        .min_by_key(|(at, end)| end - at)
-        .and_then(|(at, _)| self.align_up(at, align))
+        let (mut shortest, mut from) = (None, 0);
+        while let Some((at, end)) = self.next_kept(from, self.span_blocks()) {
+            let start = self.align_up(at, align).filter(|at| at.saturating_add(count) <= end);
+            let is_shorter = shortest.is_none_or(|(_, blocks)| end - at < blocks);
+            shortest = start.filter(|_| is_shorter).map(|start| (start, end - at)).or(shortest);
+            from = end;
+        }
+        shortest.map(|(start, _)| start)
+    }
+
+    /// The first free extent with memory in `from..below`.
+    fn next_kept(&self, mut from: u32, below: u32) -> Option<(u32, u32)> {
+        let next = |bit, is_set, from| self.bits.next(bit, is_set, from, below);
+        while from < below {
+            from = next(Bit::Taken, false, next(Bit::Mapped, true, from));
+            if from < below && self.bits.is_set(Bit::Mapped, from) {
+                let end = next(Bit::Taken, true, from).min(next(Bit::Mapped, false, from));
+                return Some((from, end));
+            }
+        }
+        None
     }
 
     /// Takes the first free pageblocks from `from` on that are mapped; returns their start and end.
     pub(super) fn take_next_kept(&self, from: u32) -> Option<(u32, u32)> {
         let mut held = self.lock.lock();
-        let mapped = self.bits.extents(Bit::Mapped, true, from, self.pageblocks);
-        let mut kept = mapped.flat_map(|(at, end)| self.bits.extents(Bit::Taken, false, at, end));
-        let (first, end) = kept.next()?;
+        let (first, end) = self.next_kept(from, self.pageblocks)?;
         self.mark_taken(&mut held, first, end - first);
         Some((first, end))
     }

@@ -240,6 +240,7 @@ impl Mappings {
     /// Same as [`huge_blocks`](Self::huge_blocks) for a mapping that grows: 0 unless it is filled.
     /// A look takes some microseconds, so after one that found it sparse, which is noted, the next
     /// comes when it is twice as long.
+    #[inline(never)]
     fn huge_blocks_grown(&self, zones: &Zones, pfn: Pfn, frames: u32) -> u32 {
         let held = self.frames(zones, pfn);
         if held / 2 < self.notes(zones, pfn).sparse {
