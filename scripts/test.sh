@@ -28,11 +28,15 @@ PATH=$(realpath -m "$target")/nextest/bin:$PATH
 [[ -n $all ]] || export PROPTEST_CASES=${PROPTEST_CASES:-32}
 # Tests in which the n-th request fails let only every fourth fail.
 [[ -n $all ]] || export TEST_STEP=${TEST_STEP:-4}
+# The packages whose tests run.
+packages=(--workspace)
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; the crates between them are compiled as well.
 # All other crates see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
+# The lab: the gate only looks whether a change of the product breaks it.
+readonly LAB=(quarry-{eras,lab,predict,replay,sim,sqlite-load})
 readonly CORE=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-alloc
     -p quarry-tidy)
 
@@ -42,7 +46,7 @@ steps=(
     "setup      install what is missing"
     "scripts    syntax of the shell scripts"
     "format     cargo fmt --check"
-    "clippy     clippy of the product and the bench, warnings are errors"
+    "clippy     clippy of the product and the bench, warnings are errors; a check of the lab"
     "build      libquarry.so and libquarry-full.so, as released"
     "sim        the seam of quarry-sys with a simulated machine"
     "test       unit, property and integration tests [build]"
@@ -72,7 +76,11 @@ steps_of_all=(
     "slurm      a sweep as a job array that loses a shard, on a cluster of one node [lab]"
     "licences   licences, bans and sources of all packages"
 )
-[[ -z $all ]] || steps=("${steps_of_all[@]}")
+if [[ -n $all ]]; then
+    steps=("${steps_of_all[@]}")
+else
+    packages+=("${LAB[@]/#/--exclude=}")
+fi
 # These steps mostly wait, or keep only one CPU busy: they run at the same time as the steps after
 # them, and their output is printed at the end.
 readonly BESIDE=" aarch64 bench "
@@ -106,10 +114,11 @@ with_cfg() {
 clippy() { cargo clippy "$@" -- -D warnings; }
 
 step_clippy() {
-    local -a without=()
-    [[ -n $all ]] || without=(--exclude=quarry-{eras,lab,predict,replay,sim,sqlite-load})
-    clippy --workspace "${without[@]}" --all-targets || return
-    [[ -n $all ]] || return 0
+    clippy "${packages[@]}" --all-targets || return
+    if [[ -z $all ]]; then
+        cargo check "${LAB[@]/#/--package=}"
+        return
+    fi
     QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload --features full,eras \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
         && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch \
@@ -156,7 +165,7 @@ library() {
 # preload_tests ARGUMENT..: the tests of quarry-preload, in one process, because they share what
 # they compile. No other package has tests called `main`. (With `-p` in place of `--workspace`,
 # packages would have fewer features here than in the other tests, and would be compiled twice.)
-preload_tests() { cargo test --workspace --test main -- "$@"; }
+preload_tests() { cargo test "${packages[@]}" --test main -- "$@"; }
 
 # abi_tests ARGUMENT..: preload_tests, and apart from them the test that changes how the kernel
 # commits memory: its request for more than there is can fail the requests of all other processes.
@@ -179,22 +188,19 @@ step_test() {
         --skip stress::soak)
     abi_tests "${left[@]}" || status=1
     if cargo nextest --version > /dev/null 2>&1; then
-        # `make test` leaves out the tests that run whole experiments.
-        local runs='cache_hit|fragmentation|kernel|peers|programs|real_programs|replay|report|runs'
-        runs+='|zone'
-        local wanted="not (binary(=cli) & test(/^advise::/)"
-        wanted+=" | binary(=lab) & test(/^($runs)::|of_every_experiment/))"
+        # `make test` leaves out the tests that compare whole programs.
+        local wanted="not (binary(=cli) & test(/^advise::/))"
         [[ -z $all ]] || wanted="all()"
         wanted="not package(quarry-preload) & ($wanted)"
         # Passing tests print which checks could not run here; other lines are dropped.
         local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'
-        cargo nextest run --workspace --no-fail-fast -E "$wanted" --status-level fail \
+        cargo nextest run "${packages[@]}" --no-fail-fast -E "$wanted" --status-level fail \
             --success-output immediate 2>&1 \
             | grep -vE "^ *($passing)?\$"
         ((PIPESTATUS[0] == 0)) || status=1
-        cargo test --workspace --no-fail-fast --doc || status=1
+        cargo test "${packages[@]}" --no-fail-fast --doc || status=1
     else
-        cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
+        cargo test "${packages[@]}" --exclude quarry-preload --no-fail-fast || status=1
     fi
     return $status
 }
