@@ -1,14 +1,15 @@
 //! The modules of a crate, their uses of each other, and the circles among them.
 //!
 //! The graph is that of the text: `use` declarations, paths that begin with `crate`, `self`,
-//! `super` or a child's name, and calls of a type's methods from its `impl` blocks in other files.
-//! A path through a re-export leads to the item's definer. Re-exports and tests are no uses.
+//! `super` or a child's name, and calls of methods from a type's `impl` blocks: of its own methods,
+//! also those of traits, and of those of its fields' types, if other files define them. A path
+//! through a re-export leads to the item's definer. Re-exports and tests are no uses.
 //!
 //! Each folder is searched for circles by itself. Its children are the nodes, and a module deeper
 //! in a child counts as the child: a folder is one concept outside, and a graph of its own inside.
 
-use crate::methods::{Impl, impls};
-use crate::rust::{RustFile, blank, line_of, name_at, words};
+use crate::methods::{Call, Impl, Struct, impls, structs};
+use crate::rust::{RustFile, blank, line_of, path_at, words};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A module by the names that lead to it from the crate's root; empty for the root.
@@ -26,6 +27,7 @@ struct Module {
     code: String,
     uses: Vec<Use>,
     impls: Vec<Impl>,
+    structs: Vec<Struct>,
 }
 
 /// A leaf of a `use` declaration.
@@ -62,8 +64,8 @@ impl Modules {
             };
             let uses = uses(&file.shipped);
             let code = without_uses(&file.shipped);
-            let impls = impls(&code);
-            modules.insert(path, Module { file: file.path.clone(), code, uses, impls });
+            let (impls, structs) = (impls(&code), structs(&code));
+            modules.insert(path, Module { file: file.path.clone(), code, uses, impls, structs });
         }
         Self { modules }
     }
@@ -116,25 +118,19 @@ impl Modules {
         edges
     }
 
-    /// Calls of methods that an `impl` block in another module defines for the same type.
+    /// Calls of methods that an `impl` block in another module defines for the receiver's type.
     fn method_edges(&self) -> Vec<(&Path, Path, String)> {
-        let mut definers = BTreeMap::new();
-        for (path, module) in &self.modules {
-            for block in &module.impls {
-                let of = self.type_of(path, &block.of);
-                for name in &block.methods {
-                    definers.insert((of.clone(), name), path);
-                }
-            }
-        }
+        let definers = self.definers();
         let mut edges = Vec::new();
         for (path, module) in &self.modules {
             for block in &module.impls {
-                let of = self.type_of(path, &block.of);
-                for (name, offset) in &block.calls {
-                    let line = line_of(&module.code, *offset);
-                    if let Some(to) = definers.get(&(of.clone(), name)).filter(|to| **to != path) {
-                        edges.push((path, (*to).clone(), format!("{}:{line}", module.file)));
+                let own = self.type_of(path, &block.of);
+                for call in &block.calls {
+                    let to =
+                        own.as_ref().and_then(|own| self.definer_of(&definers, own, path, call));
+                    if let Some(to) = to.filter(|to| *to != path) {
+                        let line = line_of(&module.code, call.offset);
+                        edges.push((path, to.clone(), format!("{}:{line}", module.file)));
                     }
                 }
             }
@@ -142,9 +138,58 @@ impl Modules {
         edges
     }
 
-    /// The module that defines the type which `at` calls `name`, and that name.
-    fn type_of<'a>(&self, at: &Path, name: &'a str) -> (Path, &'a str) {
-        (self.imported(at, name, &[], 0).unwrap_or_else(|| at.clone()), name)
+    /// All methods that `impl` blocks define, and where.
+    fn definers(&self) -> Definers<'_> {
+        let mut definers = Definers::new();
+        for (path, module) in &self.modules {
+            for block in &module.impls {
+                let Some(of) = self.type_of(path, &block.of) else { continue };
+                // A trait of another crate has no module here; its name tells it apart.
+                let of_trait = block.of_trait.as_ref().and_then(|name| self.type_of(path, name));
+                for name in &block.methods {
+                    let all = definers.entry((of.clone(), name)).or_default();
+                    all.push((of_trait.clone(), path));
+                }
+            }
+        }
+        definers
+    }
+
+    /// The module with the method that a call in `at`, of an `impl` block for `own`, reaches.
+    fn definer_of<'a>(
+        &self,
+        definers: &Definers<'a>,
+        own: &Type,
+        at: &Path,
+        call: &Call,
+    ) -> Option<&'a Path> {
+        let receiver = call.fields.iter().try_fold(own.clone(), |of, field| {
+            let (module, name) = &of;
+            let structs = &self.modules.get(module)?.structs;
+            let fields = &structs.iter().find(|one| one.name == *name)?.fields;
+            let (_, of) = fields.iter().find(|(name, _)| name == field)?;
+            self.type_of(module, of)
+        })?;
+        let by = if call.by.is_empty() { None } else { self.type_of(at, &call.by) };
+        let all = definers.get(&(receiver.clone(), &call.method))?;
+        let inherent = || all.iter().find(|(of_trait, _)| of_trait.is_none());
+        let found = match by {
+            Some(by) if by != receiver => all.iter().find(|(it, _)| it.as_ref() == Some(&by)),
+            None if !call.by.is_empty() => None,
+            _ => inherent().or_else(|| if all.len() == 1 { all.first() } else { None }),
+        };
+        found.map(|(_, module)| *module)
+    }
+
+    /// The module that defines the type or the trait which `at` calls `path`, and its name.
+    fn type_of(&self, at: &Path, path: &Path) -> Option<Type> {
+        let (first, rest) = path.split_first()?;
+        let imported = || self.imported(at, first, rest, 0);
+        let module = match rest {
+            [] => imported().unwrap_or_else(|| at.clone()),
+            _ => self.definer(at, path, 0).or_else(imported)?,
+        };
+        Some((module, path.last()?.clone()))
     }
 
     /// Paths in code outside of `use` that name a module of this crate.
@@ -213,6 +258,12 @@ impl Modules {
     }
 }
 
+/// A type or a trait: the module that defines it, and its name.
+type Type = (Path, String);
+
+/// For each type and method, the modules that define it, and by which trait.
+type Definers<'a> = BTreeMap<(Type, &'a String), Vec<(Option<Type>, &'a Path)>>;
+
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The child of `folder` that is or contains a module; `None` for modules elsewhere.
@@ -272,20 +323,6 @@ fn is_defined(code: &str, name: &str) -> bool {
         let before = code[..offset].trim_end();
         ITEMS.iter().any(|item| before.ends_with(item))
     })
-}
-
-fn path_at(code: &str) -> Path {
-    let mut segments = Vec::new();
-    let mut rest = code;
-    loop {
-        let name = name_at(rest);
-        if name.is_empty() {
-            return segments;
-        }
-        segments.push(name.to_owned());
-        let Some(after) = rest[name.len()..].strip_prefix("::") else { return segments };
-        rest = after;
-    }
 }
 
 /// Offsets of `use` declarations: of `use` itself and of the `;`.
@@ -442,6 +479,61 @@ mod tests {
             ("c.rs", "struct A;\nimpl A {\n fn three(&self) { self.one() }\n}\n"),
         ];
         assert_eq!(members(&tied), [["a", "b"]], "the type of c.rs is another one");
+    }
+
+    #[test]
+    fn a_method_of_a_trait_ties_as_well() {
+        let host = "use crate::a::{A, T};\nimpl T for A {\n fn two(&self) { self.one() }\n}\n";
+        let of = |call: &str| {
+            let one = format!("impl A {{\n pub fn one(&self) {{ {call} }}\n}}\n");
+            let b = format!("use crate::a::{{A, T}};\n{one}");
+            let a = "pub struct A;\npub trait T { fn two(&self); }\n";
+            let files = [
+                ("lib.rs", "mod a;\nmod b;\nmod host;\nmod three;\n"),
+                ("a.rs", a),
+                ("b.rs", b.as_str()),
+                ("host.rs", host),
+                ("three.rs", "use crate::a::A;\nimpl A {\n pub fn three(&self) {}\n}\n"),
+            ];
+            members(&files)
+        };
+        assert_eq!(of("self.two()"), [["b", "host"]]);
+        assert_eq!(of("T::two(self)"), [["b", "host"]]);
+        assert_eq!(of("<Self as T>::two(self)"), [["b", "host"]]);
+        assert!(of("self.three()").is_empty());
+        assert!(of("Other::two(self)").is_empty(), "another trait");
+    }
+
+    #[test]
+    fn an_inherent_method_comes_before_that_of_a_trait() {
+        let adapted = [
+            ("lib.rs", "mod a;\nmod b;\nmod host;\n"),
+            ("a.rs", "pub struct A;\npub trait T { fn f(&self); }\n"),
+            ("b.rs", "use crate::a::A;\nimpl A {\n pub fn f(&self) { self.f() }\n}\n"),
+            ("host.rs", "use crate::a::{A, T};\nimpl T for A {\n fn f(&self) { self.f() }\n}\n"),
+        ];
+        assert!(members(&adapted).is_empty());
+    }
+
+    #[test]
+    fn a_method_of_a_fields_type_ties_as_well() {
+        let of = |fields: &str, call: &str| {
+            let c = format!(
+                "use crate::{{a::A, d}};\nuse other::X;\npub struct B<'a> {{ {fields} }}\n\
+                 impl B<'_> {{\n pub fn g(&self) {{ {call} }}\n}}\n"
+            );
+            members(&[
+                ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\n"),
+                ("a.rs", "pub struct A;\n"),
+                ("b.rs", "use crate::a::A;\nuse crate::c::B;\nimpl A {\n fn f(&self) {}\n}\n"),
+                ("c.rs", c.as_str()),
+                ("d.rs", "use crate::a::A;\npub struct Both(pub u8, pub Box<A>);\n"),
+            ])
+        };
+        assert_eq!(of("a: &'a A", "self.a.f()"), [["b", "c"]]);
+        assert_eq!(of("pub(crate) both: &'a d::Both", "self.both.1.f()"), [["b", "c"]]);
+        assert!(of("a: &'a A", "self.a.h()").is_empty(), "no such method");
+        assert!(of("a: &'a X", "self.a.f()").is_empty(), "a type of another crate");
     }
 
     #[test]

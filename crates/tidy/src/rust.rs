@@ -59,6 +59,21 @@ pub(crate) fn name_at(text: &str) -> &str {
     &text[..end]
 }
 
+/// The segments of the path at the start of `text`; empty if there is none.
+pub(crate) fn path_at(text: &str) -> Vec<String> {
+    let mut segments = Vec::new();
+    let mut rest = text;
+    loop {
+        let name = name_at(rest);
+        if name.is_empty() {
+            return segments;
+        }
+        segments.push(name.to_owned());
+        let Some(after) = rest[name.len()..].strip_prefix("::") else { return segments };
+        rest = after;
+    }
+}
+
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {

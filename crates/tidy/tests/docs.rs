@@ -183,7 +183,9 @@ fn public_methods<'a>(files: &'a [RustFile], name: &str) -> BTreeSet<&'a str> {
             methods
                 .extend(functions_of(file.shipped[at..].split("\n}").next().unwrap_or_default()));
         }
-        let own = impls(&file.shipped).into_iter().filter(|block| block.of == name);
+        let own = impls(&file.shipped).into_iter();
+        let own =
+            own.filter(|it| it.of_trait.is_none() && it.of.last().is_some_and(|of| of == name));
         let own: Vec<String> = own.flat_map(|block| block.methods).collect();
         for line in file.text.lines().map(str::trim_start).filter(|line| line.starts_with("pub ")) {
             methods.extend(functions_of(line).filter(|method| own.iter().any(|it| it == method)));
