@@ -3,15 +3,12 @@
 //! cannot wait uses the frames below the low mark at once; other requests first let zones grow.
 
 use super::allocator::PageAllocator;
+use super::extents::MOST_LOST;
 use super::policy::PagePolicy;
 use crate::frame::{MAX_NODES, MigrateType, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Mark, Page, Urgency};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::SlotIndex;
-
-/// The maximum number of times that a request makes room in a zone and loses that room to other
-/// requests, before it gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7 to 6.18).
-pub const MOST_LOST: u32 = 16;
 
 /// A request to the page allocator.
 #[derive(Clone, Copy, Debug)]

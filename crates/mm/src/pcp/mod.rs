@@ -5,8 +5,7 @@
 //!
 //! ```text
 //! extent_list, ring -> lists -> policy -> v6_18 -> config
-//! drain, store -> locked_lists -> allocator -> by_node -> alloc -> listed
-//!     -> section
+//! drain, store -> locked_lists, extents -> allocator -> by_node -> alloc -> listed, section
 //! ```
 
 #![deny(unsafe_code)]
@@ -17,6 +16,7 @@ mod by_node;
 mod config;
 mod drain;
 mod extent_list;
+mod extents;
 mod listed;
 mod lists;
 mod locked_lists;
@@ -29,9 +29,10 @@ mod tests;
 mod v6_18;
 
 pub use crate::zone::{AllocFlags, Page};
-pub use alloc::{MOST_LOST, PageRequest};
+pub use alloc::PageRequest;
 pub use allocator::PageAllocator;
 pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
+pub use extents::MOST_LOST;
 pub use lists::{PcpCounters, Tuning};
 pub use policy::{
     CACHE_SLICE_BYTES, COSTLY_ORDER, DrainWalk, LOW_LISTS, PagePolicy, PolicyContext, SizeInputs,
