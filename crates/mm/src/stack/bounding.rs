@@ -1,6 +1,5 @@
 //! Keeps the process within its recent footprint (see `footprint.rs`).
 
-use super::cached_pages::StackHost;
 use super::footprint::{excess, margin};
 use super::instance::{Stack, StackConfig};
 use super::stash::Stash;
@@ -18,14 +17,13 @@ const STEP: u32 = PAGEBLOCK_FRAMES;
 impl<C: StackConfig> Stack<C> {
     /// Frames that may be in memory. O(nodes).
     pub(super) fn footprint_frames(&self) -> u32 {
-        let zones = self.built().pages.zones();
+        let zones = self.pages().zones();
         let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
         zones.budget().used().saturating_add(dirty)
     }
 
     fn footprint_and_peak(&self) -> (u32, u32) {
-        let built = self.built();
-        let used = built.pages.zones().budget().used();
+        let used = self.pages().zones().budget().used();
         let barns = (self.limits.barns() / FRAME_BYTES) as u32;
         let in_use = used.saturating_sub(self.mappings.cached_charged()).saturating_sub(barns);
         (self.footprint_frames(), self.footprint.recent.note(in_use, coarse_ns()))
@@ -74,8 +72,7 @@ impl<C: StackConfig> Stack<C> {
     /// Gives freed memory to the operating system; returns the frames that it could not give.
     #[inline(never)]
     fn give_way(&self, frames: u32) -> u32 {
-        let built = self.built();
-        let zones = built.pages.zones();
+        let zones = self.pages().zones();
         let mut left = self.mappings.shrink_cache(zones, frames);
         if left > 0 {
             self.give(Stash::Barns, left);

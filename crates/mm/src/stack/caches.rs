@@ -1,10 +1,9 @@
 //! The kernel's `kmem_cache` functions.
 
-use super::cached_pages::StackHost;
 use super::call::{Entry, Misuse};
 use super::instance::{Stack, StackConfig};
 use super::owner::Owner;
-use crate::slab::{Cache, CacheId, Reclaim, Remaining, SlabPolicy, SlabStats};
+use crate::slab::{Cache, CacheId, MAX_BATCH, Reclaim, Remaining, SlabPolicy, SlabStats};
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 use quarry_sys::percpu::{Object, Push};
@@ -40,6 +39,25 @@ impl<C: StackConfig> Stack<C> {
         CacheRef { stack: self, id }
     }
 
+    /// Takes the start of an object of a cache whose array is empty.
+    #[inline]
+    pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
+        let object = self.alloc_of_cache(cache);
+        if object.is_some() { object } else { self.alloc_reclaimed(cache) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_reclaimed(&self, cache: CacheId) -> Option<Object> {
+        let frames = self.known_cache(cache).order().frames();
+        self.after_reclaim(frames, || self.alloc_of_cache(cache))
+    }
+
+    #[inline(never)]
+    pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
+        self.slab.alloc_from_slabs(self.context().with(self.caches.get(cache)?))
+    }
+
     /// Shrinks and removes a cache, or drops one alias if it has some. O(slots + frames).
     ///
     /// # Errors
@@ -69,7 +87,7 @@ impl<C: StackConfig> Stack<C> {
 impl<C: StackConfig> CacheRef<'_, C> {
     /// The address that callers get for the object that starts at `start`.
     #[inline]
-    pub(super) fn shown(self, start: Object) -> Object {
+    fn shown(self, start: Object) -> Object {
         // SAFETY: an object is larger than its link, so the sum lies inside the object.
         unsafe { start.add(self.stack.fast.link(self.id)) }
     }
@@ -79,7 +97,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// # Safety
     /// `object` is an object of this cache.
     #[inline]
-    pub(super) unsafe fn start(self, object: Object) -> Object {
+    unsafe fn start(self, object: Object) -> Object {
         // SAFETY: the link lies before the object (caller's promise).
         unsafe { object.sub(self.stack.fast.link(self.id)) }
     }
@@ -88,6 +106,12 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline]
     pub fn alloc(self) -> Option<Object> {
         self.stack.fast.alloc_of(self.id).or_else(|| self.alloc_slow())
+    }
+
+    /// Takes an object without a reclaim.
+    pub(super) fn alloc_held(self) -> Option<Object> {
+        let object = self.stack.fast.alloc_of(self.id);
+        object.or_else(|| self.stack.alloc_of_cache(self.id).map(|start| self.shown(start)))
     }
 
     #[cold]
@@ -186,6 +210,27 @@ impl<C: StackConfig> CacheRef<'_, C> {
             }
         }
         taken
+    }
+
+    /// Gives objects back. O(objects).
+    ///
+    /// # Safety
+    /// All objects were allocated from this cache, differ, and no task uses them any more.
+    pub(super) unsafe fn free_bulk(self, objects: &[Object]) {
+        let (slab, context) = (&*self.stack.slab, self.stack.context());
+        if self.stack.fast.link(self.id) == 0 {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { slab.free_bulk(context.with(&self), objects) };
+        }
+        let mut starts = [Object::dangling(); MAX_BATCH];
+        for piece in objects.chunks(MAX_BATCH) {
+            for (start, object) in starts.iter_mut().zip(piece) {
+                // SAFETY: it is an object of this cache (caller's promise).
+                *start = unsafe { self.start(*object) };
+            }
+            // SAFETY: the caller's promise is passed on.
+            unsafe { slab.free_bulk(context.with(&self), &starts[..piece.len()]) };
+        }
     }
 
     /// Empties slots and barns into slabs, and gives empty slabs back. O(slots + objects).

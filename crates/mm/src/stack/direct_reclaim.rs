@@ -12,13 +12,12 @@
 //!
 //! A task that reclaims already starts no direct reclaim. Without a claim it may use the reserve.
 
-use super::cached_pages::StackHost;
+use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
-use super::miss::Claimant;
+use super::miss::{Claimant, Miss};
 use super::stash::Stash;
-use crate::frame::FRAME_BYTES;
 use crate::slab::{Cache, SlabPolicy};
-use quarry_sys::clock::coarse_ns;
+use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::own_stack;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -41,6 +40,29 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
+    /// Reclaims for an attempt: see [`StackHost::reclaim_for`](super::StackHost::reclaim_for).
+    pub(super) fn reclaim_for(
+        &self,
+        claimant: Claimant,
+        frames: u32,
+        attempt: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let budget = self.pages().zones().budget();
+        let Some(mut miss) = Miss::begin(budget, claimant, frames) else { return false };
+        if C::Cache::reclaim_for(self, &mut miss, attempt) {
+            return true;
+        }
+        self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
+    }
+
+    /// Does a stage of a direct reclaim, and notes its duration.
+    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = monotonic_ns();
+        let done = work();
+        self.deferral.took.note(monotonic_ns().saturating_sub(start));
+        done
+    }
+
     /// Gives all stashes to the zones; returns whether frames came free. O(caches * slots).
     #[cold]
     fn direct_reclaim(&self) -> bool {
@@ -56,7 +78,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// The second stage.
     #[inline(never)]
-    pub(super) fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
+    fn reclaim_parked(&self, attempt: &mut dyn FnMut() -> bool) -> bool {
         self.deferral.reclaims.fetch_add(1, Relaxed);
         // Noted before the reclaim, so that `has_freed` sees objects that are freed while it runs.
         self.note_caches();
@@ -69,25 +91,13 @@ impl<C: StackConfig> Stack<C> {
         is_served
     }
 
-    pub(super) fn used_beside_claims(&self) -> u32 {
+    fn used_beside_claims(&self) -> u32 {
         let budget = self.pages().zones().budget();
         budget.used().saturating_sub(budget.claimed())
     }
 
-    /// Returns whether a stash holds memory; false if only a lock could tell. O(nodes + slots).
-    pub(super) fn holds(&self, stash: Stash) -> bool {
-        let built = self.built();
-        match stash {
-            Stash::Mappings => self.mappings.cached_bytes() >= FRAME_BYTES,
-            Stash::Barns => self.limits.barns() > 0,
-            Stash::Withheld => self.withheld.is_there_for_others(),
-            Stash::Lists => built.pages.lists_any_extent(),
-            Stash::Cache | Stash::Slabs | Stash::Extents => false,
-        }
-    }
-
     /// Returns whether a reclaim may find memory for `frames` frames. O(caches * slots).
-    pub(super) fn is_reclaim_due(&self, frames: u32) -> bool {
+    fn is_reclaim_due(&self, frames: u32) -> bool {
         let deferral = &self.deferral;
         let until = deferral.until_ns.load(Relaxed);
         if until == 0 {

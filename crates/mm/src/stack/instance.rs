@@ -1,11 +1,11 @@
 //! The type of a stack, its policies and instruments, and its start.
 
-use super::cached_pages::{CachedPages, StackHost};
+use super::cached_pages::CachedPages;
 use super::call::{Entry, Request};
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
-use super::instruments::Instruments;
+use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
 use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
@@ -14,7 +14,7 @@ use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{
     Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
-    SlabSetup,
+    SlabSetup, create_cache,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -177,7 +177,7 @@ pub(crate) struct Built<C: StackConfig> {
 pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
-    pub(super) has_classes: AtomicBool,
+    has_classes: AtomicBool,
     /// Which instruments are on.
     pub instruments: Instruments,
     /// Misses of each class of `malloc`, up to `MISSES_OF_COLD_CLASS`.
@@ -329,6 +329,30 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
+    /// Creates a cache. Fails as [`create_cache`] does.
+    pub(super) fn create_cache(
+        &self,
+        name: &str,
+        params: &CacheParams,
+        options: &CacheOptions,
+    ) -> OsResult<CacheId> {
+        let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
+        if cache.id().place().is_some() {
+            return Ok(cache.id());
+        }
+        let number = cache.id().index();
+        self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
+        // The test avoids a write, because a page that is not written takes no memory.
+        if self.fast.links[number].load(Ordering::Relaxed) != cache.link_bytes() as u32 {
+            self.fast.links[number].store(cache.link_bytes() as u32, Ordering::Relaxed);
+        }
+        self.fast.geometry[number].set(cache);
+        if C::Slab::LOOKS_AT_FREES {
+            self.fast.is_free_closed.store(self.slab.looks_at_frees(), Ordering::Relaxed);
+        }
+        Ok(cache.id())
+    }
+
     #[inline]
     pub(super) fn is_watched(&self) -> bool {
         C::Watch::IS_ANY && self.instruments.are_on()
@@ -359,6 +383,13 @@ impl<C: StackConfig> Stack<C> {
                 return;
             }
             seen = now;
+        }
+    }
+
+    pub(super) fn switch_instrument(&self, instrument: Instrument, on: bool) {
+        self.instruments.switch(instrument, on);
+        if self.is_ready() {
+            self.open_fast_paths();
         }
     }
 
@@ -401,6 +432,15 @@ impl<C: StackConfig> Stack<C> {
 
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
         self.caches.get(id).expect("cache numbers come from create_cache")
+    }
+
+    #[inline]
+    pub(super) fn pages(&self) -> &PageAllocator<C::Pages> {
+        &self.built().pages
+    }
+
+    pub(super) fn has_classes(&self) -> bool {
+        self.has_classes.load(Ordering::Acquire)
     }
 
     pub(super) fn arena(&self) -> &Arena {

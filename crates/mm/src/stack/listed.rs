@@ -3,7 +3,6 @@
 //! If another thread forks while this code runs, the block is on a list, or this thread holds it.
 //! In the latter case the child loses the block, like an object in use by a thread that it lacks.
 
-use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
 use crate::frame::Kind;
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};

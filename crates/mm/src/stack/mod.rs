@@ -11,9 +11,9 @@
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
 //! deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> guarded_slabs, withholding -> bounding, direct_reclaim, reclaim -> owner
-//!     -> caches -> request -> resize -> listed, moving, pages, host -> locks
-//!     -> stats -> print, record, validate
+//!     -> instance -> guarded_slabs, withholding -> stashes -> reap -> bounding, direct_reclaim
+//!     -> reclaim -> owner -> caches -> request -> resize -> listed, moving, pages, host
+//!     -> locks -> stats -> print, record, validate
 //! ```
 
 mod bounding;
@@ -44,6 +44,7 @@ mod request;
 mod resize;
 mod retention;
 mod stash;
+mod stashes;
 mod stats;
 mod validate;
 mod withheld;

@@ -4,7 +4,6 @@
 //! moved object would take the place of the one moved before, and no slab would become empty. These
 //! functions use slabs directly, past slots and barns.
 
-use super::cached_pages::StackHost;
 use super::call::MIN_ALIGN;
 use super::instance::{Stack, StackConfig};
 use crate::heap::classes;

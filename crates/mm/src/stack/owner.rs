@@ -1,11 +1,12 @@
 //! The owner of an address: the object, block or mapping that starts there, or why none does.
 
-use super::cached_pages::StackHost;
 use super::call::{Entry, Misuse};
 use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use crate::slab::{CacheId, cache_of};
+use core::fmt;
 use quarry_sys::primitive::Ordering;
+use quarry_sys::report::fatal;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -94,6 +95,49 @@ impl<C: StackConfig> Stack<C> {
             Owner::Sampled(pfn) => {
                 self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.usable)
             }
+        }
+    }
+
+    /// See [`StackHost::unseen_bytes`](super::StackHost::unseen_bytes).
+    pub(super) fn unseen_bytes(&self, address: *mut u8) -> Option<usize> {
+        let found = self.find(address).ok();
+        let small = found.filter(|owner| matches!(owner, Owner::Object(_) | Owner::Pages(_)));
+        small.map(|owner| self.bytes_of(owner))
+    }
+
+    /// Reports misuse of a pointer, and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
+        let end = |what: fmt::Arguments<'_>| fatal(format_args!("{entry}({address:p}): {what}"));
+        let stride = |id| self.known_cache(id).stride();
+        let name = |id| self.known_cache(id).name();
+        match misuse {
+            Misuse::NotInUse(id) => end(format_args!(
+                "object of {} bytes is not in use: freed already, or never allocated",
+                stride(id)
+            )),
+            Misuse::NothingInUse => {
+                end(format_args!("no block in use starts there: freed already, or never allocated"))
+            }
+            Misuse::WrongSize { claimed, bytes } => {
+                end(format_args!("{claimed} bytes is the wrong size for an allocation of {bytes}"))
+            }
+            Misuse::OtherCache { of, given } => {
+                end(format_args!("object of cache {} was given to cache {}", name(of), name(given)))
+            }
+            Misuse::NoObject(id) => {
+                end(format_args!("the block is no object of cache {}", name(id)))
+            }
+            Misuse::NoPages(order) => {
+                end(format_args!("no block of {} pages in use starts there", order.frames()))
+            }
+            Misuse::InsideObject(id) => {
+                end(format_args!("pointer into the middle of an object of {} bytes", stride(id)))
+            }
+            Misuse::InsideBlock => end(format_args!("pointer into the middle of a block")),
+            Misuse::Unowned(pfn) => self.misuse(entry, address, self.unowned(pfn)),
+            Misuse::Foreign => end(format_args!("pointer was not allocated by quarry")),
         }
     }
 }

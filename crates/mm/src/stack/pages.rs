@@ -3,7 +3,6 @@
 //! Such blocks belong to the heap like those of large requests: the same equations hold, and `free`
 //! accepts them. But they come from pcp lists and go back there, and some may use reserves.
 
-use super::cached_pages::StackHost;
 use super::call::{Entry, Misuse};
 use super::instance::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};

@@ -19,7 +19,6 @@
 //!
 //! If memory that went back was needed again soon, stages 3 and 4 wait longer (see `retention.rs`).
 
-use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig, Watch};
 use super::retention::{MOST_LOOKS, Retention};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
@@ -168,16 +167,16 @@ impl<C: StackConfig> Stack<C> {
         let _active = self.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
-        let built = self.built();
+        let zones = self.pages().zones();
         let unused_since = state.note_cached_extents(self.mappings.cached_so_far());
         let cached = self.mappings.cached_charged();
-        done.bytes += self.mappings.release_unused_since(built.pages.zones(), unused_since);
+        done.bytes += self.mappings.release_unused_since(zones, unused_since);
         state.retention.gave_back(cached.saturating_sub(self.mappings.cached_charged()));
-        for zone in built.pages.zones().all() {
+        for zone in zones.all() {
             let node = usize::from(zone.node().0);
             state.due[node] = state.note_dirty(node, zone.take_lowest_dirty());
-            let kept = KEPT_WHOLE_FRAMES + built.pages.zones().budget().used() / 8;
-            built.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
+            let kept = KEPT_WHOLE_FRAMES + zones.budget().used() / 8;
+            zones.give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
         }
         done
     }
@@ -190,7 +189,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
-        let pages = &self.built().pages;
+        let pages = self.pages();
         for zone in pages.zones().all() {
             let node = usize::from(zone.node().0);
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
@@ -270,7 +269,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn shrink_page_lists(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let pages = &self.built().pages;
+        let pages = self.pages();
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
         if core::mem::replace(&mut state.page_operations, operations) == operations {

@@ -1,12 +1,13 @@
 //! `malloc` and its relatives: the fast paths and the slow paths.
 
-use super::cached_pages::StackHost;
-use super::call::{MIN_ALIGN, Request};
+use super::call::{Entry, MIN_ALIGN, Request};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
+use super::owner::Owner;
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
 use crate::slab::{CacheId, SlabPolicy};
+use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -17,7 +18,7 @@ const MISSES_OF_COLD_CLASS: u8 = 8;
 pub(super) const SMALLEST_BLOCK: usize = FRAME_BYTES / 2;
 
 impl<C: StackConfig> Stack<C> {
-    pub(super) fn alloc_from_class(&self, size: usize) -> Option<Object> {
+    fn alloc_from_class(&self, size: usize) -> Option<Object> {
         if size > classes::LARGEST {
             return self.alloc_large(Request::of(size)).map(|(object, _)| object);
         }
@@ -35,24 +36,6 @@ impl<C: StackConfig> Stack<C> {
         let object = object.or_else(|| self.alloc_elsewhere(size, class));
         self.bound_footprint(self.known_cache(serving).order().frames());
         object
-    }
-
-    #[inline]
-    pub(super) fn alloc_reclaiming(&self, cache: CacheId) -> Option<Object> {
-        let object = self.alloc_of_cache(cache);
-        if object.is_some() { object } else { self.alloc_reclaimed(cache) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn alloc_reclaimed(&self, cache: CacheId) -> Option<Object> {
-        let frames = self.known_cache(cache).order().frames();
-        self.after_reclaim(frames, || self.alloc_of_cache(cache))
-    }
-
-    #[inline(never)]
-    pub(super) fn alloc_of_cache(&self, cache: CacheId) -> Option<Object> {
-        self.slab.alloc_from_slabs(self.context().with(self.caches.get(cache)?))
     }
 
     #[cold]
@@ -122,8 +105,21 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
+    /// Serves a request without the instruments.
+    pub(super) fn alloc_unseen(&self, request: Request) -> Option<Object> {
+        if request.is_plain() {
+            return self.alloc_from_class(request.size);
+        }
+        let (object, dirty) = self.alloc_any(request)?;
+        if request.zeroed {
+            // SAFETY: the allocation has at least `size` bytes, and only we know it.
+            unsafe { clear(object, request.size.min(dirty)) };
+        }
+        Some(object)
+    }
+
     /// Allocates; also returns the offset from which on all bytes are known to be zero.
-    pub(super) fn alloc_any(&self, request: Request) -> Option<(Object, usize)> {
+    fn alloc_any(&self, request: Request) -> Option<(Object, usize)> {
         let Request { size, align, .. } = request;
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -180,14 +176,13 @@ impl<C: StackConfig> Stack<C> {
 
     fn alloc_frames(&self, frames: u32, request: Request) -> Option<(Object, usize)> {
         let Request { size, align, zeroed } = request;
-        let built = self.built();
         if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
             let slot = self.fast.percpu.current();
-            let page = built.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
+            let page = self.pages().alloc_exact(slot, frames, MigrateType::Movable, order)?;
             return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
-        let mapping = self.mappings.alloc(built.pages.zones(), frames, align, zeroed)?;
+        let mapping = self.mappings.alloc(self.pages().zones(), frames, align, zeroed)?;
         self.large.mappings.note_allocated();
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
@@ -230,7 +225,29 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.free_unseen(object) };
     }
 
-    pub(super) fn free_whole_block(&self, pfn: Pfn, frames: u32) {
+    /// Frees an allocation that no instrument recorded.
+    ///
+    /// # Safety
+    /// Same as for [`free`](Self::free).
+    pub(super) unsafe fn free_unseen(&self, object: Object) {
+        match self.owner(Entry::Free, object.as_ptr()) {
+            // SAFETY: an object of this cache starts there and is given up (caller's promise).
+            Owner::Object(id) => unsafe { self.cache(id).free(object) },
+            Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
+            Owner::Sampled(pfn) => {
+                let frames = self.frames_of_block(pfn);
+                self.watch.forget(self, pfn);
+                self.free_whole_block(pfn, frames);
+            }
+            Owner::Mapping(pfn) => {
+                self.watch.forget(self, pfn);
+                self.mappings.free(self.pages().zones(), pfn);
+                self.large.mappings.note_freed();
+            }
+        }
+    }
+
+    fn free_whole_block(&self, pfn: Pfn, frames: u32) {
         self.frames().set_kind(pfn, 1, Kind::NONE);
         self.free_block(pfn, frames);
         self.large.blocks.note_freed();

@@ -11,7 +11,6 @@
 //! Blocks of pages grow into the free frames after them. A block that has to move in order to grow
 //! goes, if possible, in front of as many free frames as it has itself; these frames stay free.
 
-use super::cached_pages::StackHost;
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
 use super::fast_path::stays;
 use super::instance::{Stack, StackConfig, Watch, is_sane};
@@ -194,14 +193,13 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     fn resize_mapping(&self, pfn: Pfn, size: usize) -> Option<Object> {
-        let built = self.built();
-        let frames = frames_of(size)?;
-        let charged = self.mappings.charged(built.pages.zones(), pfn);
-        let moved = self.mappings.resize(built.pages.zones(), pfn, frames)?;
+        let (frames, zones) = (frames_of(size)?, self.pages().zones());
+        let charged = self.mappings.charged(zones, pfn);
+        let moved = self.mappings.resize(zones, pfn, frames)?;
         self.large.mappings.note_resized();
         self.watch.forget(self, moved);
         self.watch.count(self, moved, frames, size);
-        let more = self.mappings.charged(built.pages.zones(), moved).saturating_sub(charged);
+        let more = self.mappings.charged(zones, moved).saturating_sub(charged);
         if more > 0 {
             self.bound_footprint(more);
         }

@@ -1,7 +1,7 @@
 //! The counts of a stack and its memory.
 
 use super::budget_stats::{BudgetStats, DirectNs, bytes};
-use super::cached_pages::{CachedPages, StackHost};
+use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use crate::frame::{FRAME_BYTES, METADATA_KINDS, MetadataKind, NodeId, PAGEBLOCK_BYTES};
@@ -216,8 +216,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
-        let built = self.built();
-        let zones = built.pages.zones();
+        let zones = self.pages().zones();
         for zone in zones.all() {
             memory.page_lists += self.listed_bytes(zone.node());
             memory.free_dirty += zone.dirty() as usize * FRAME_BYTES;
@@ -235,7 +234,7 @@ impl<C: StackConfig> Stack<C> {
 
     fn listed_bytes(&self, node: NodeId) -> usize {
         let slots = (0..self.fast.percpu.area().slots()).map(SlotIndex);
-        let frames = slots.map(|slot| self.built().pages.listed_frames(slot, node) as usize);
+        let frames = slots.map(|slot| self.pages().listed_frames(slot, node) as usize);
         frames.sum::<usize>() * FRAME_BYTES
     }
 

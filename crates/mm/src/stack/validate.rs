@@ -9,7 +9,7 @@
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
-use super::cached_pages::{CachedPages, StackHost};
+use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::slab::{Cache, LOOSE, MAX_CACHES, SlabPolicy};
@@ -118,8 +118,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn check_budget(&self, census: &Census) -> Result<(), Broken> {
-        let built = self.built();
-        let budget = built.pages.zones().budget();
+        let budget = self.pages().zones().budget();
         budget.validate()?;
         let kept = u64::from(self.mappings.cached_charged());
         let (check, counted) = (Check::of("stack"), self.large.mappings.stats());

@@ -1,6 +1,5 @@
 //! Makes a freed block inaccessible to the program, and accessible again (see `withheld.rs`).
 
-use super::cached_pages::StackHost;
 use super::instance::{Stack, StackConfig};
 use super::withheld::Block;
 use crate::frame::Pfn;
