@@ -2,7 +2,7 @@
 
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
-use quarry_mm::stack::{Stack, StackConfig};
+use quarry_mm::stack::{NotFreed, Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_watch::AllInstruments;
 
@@ -27,6 +27,6 @@ fn the_fast_paths_refuse_before_init() {
     let mut local = 0u64;
     for address in [core::ptr::null_mut(), (&raw mut local).cast()] {
         // SAFETY: no allocation starts at either address.
-        assert!(!unsafe { stack.fast.free(address) });
+        assert_eq!(unsafe { stack.fast.free(address) }, Err(NotFreed::Outside));
     }
 }

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
 use quarry_mm::heap::LARGEST_REQUEST;
-use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
+use quarry_mm::stack::{Entry, MIN_ALIGN, NotFreed, Request};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::Object;
@@ -38,36 +38,22 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     served(process::alloc_on_process(Request::of(size)), || unsafe { libc_malloc::malloc(size) })
 }
 
-/// `free` after the fast path has refused.
+/// `free` after the fast path has refused a pointer as [`NotFreed::Outside`]: null, the C library's
+/// or a foreign one, or any pointer while the fast path is closed.
 ///
 /// # Safety
 /// Same as [`free`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        if !STACK.free_listed(pointer.cast()) {
-            free_unlisted(pointer);
-        }
-    }
-}
-
-/// `free` after the running CPU's pcp lists have refused, too. `free_slow` jumps here after it has
-/// released its stack frame.
-///
-/// # Safety
-/// Same as [`free`].
-#[inline(never)]
-unsafe extern "C" fn free_unlisted(pointer: *mut c_void) {
-    let _errno = KeepErrno::new();
+pub(crate) unsafe extern "C" fn free_outside(pointer: *mut c_void) {
     let Some(object) = Object::new(pointer.cast()) else { return };
+    let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Disabled {
         // SAFETY: with Quarry disabled from the first request on, the pointer is the C library's.
         return unsafe { libc_malloc::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_inside(object) };
+    unsafe { free_inside(object, NotFreed::Outside) };
 }
 
 /// The historical name of `free`.

@@ -272,7 +272,7 @@ pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_
     }
     drop(mapping);
     // SAFETY: `keep` has allocated it, and the mapping was moved out.
-    unsafe { process::free_slow(place.cast()) };
+    unsafe { process::free(place.cast()) };
     match flushed {
         // The parent process writes its pages itself.
         Err(Error::Forked) => 0,

@@ -137,11 +137,11 @@ pub use quarry_mm::pcp::PcpCounters;
 pub use quarry_mm::slab::{
     BarnStats, CacheId, CacheOptions, CacheParams, Constructor, Occupancy, Remaining, SlabStats,
 };
-use quarry_mm::stack::Request;
 pub use quarry_mm::stack::{
     BalanceStats, BudgetStats, DirectNs, HeapUse, LargeStats, MemoryHeld, Pressure, ServedBy,
     SlotUse, StackStats,
 };
+use quarry_mm::stack::{NotFreed, Request};
 pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 pub use quarry_sys::lock::LockStats;
@@ -269,11 +269,11 @@ impl Quarry {
     ///
     /// # Safety
     /// Same as [`GlobalAlloc::dealloc`].
-    pub unsafe fn dealloc_dense(pointer: *mut u8, _layout: Layout) {
+    pub unsafe fn dealloc_dense(pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise is passed on; the second call frees what the first refused.
         unsafe {
             if !process::free_dense(pointer) {
-                free_refused(pointer);
+                Self.dealloc(pointer, layout);
             }
         }
     }
@@ -343,8 +343,8 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller gives up what `alloc` gave it.
         unsafe {
-            if !STACK.fast.free(pointer) {
-                free_refused(pointer);
+            if let Err(refusal) = STACK.fast.free(pointer) {
+                free_refused(pointer, refusal);
             }
         }
     }
@@ -369,14 +369,14 @@ unsafe impl GlobalAlloc for Quarry {
 /// `pointer` is null or came from [`Quarry`], and its user has given it up.
 #[cold]
 #[inline(never)]
-unsafe fn free_refused(pointer: *mut u8) {
+unsafe fn free_refused(pointer: *mut u8, refusal: NotFreed) {
     let Some(object) = Object::new(pointer) else { return };
-    if is_disabled() {
+    if refusal == NotFreed::Outside && is_disabled() {
         // SAFETY: with Quarry disabled from the first request on, the pointer is the C library's.
         return unsafe { system::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { process::free_slow(object) };
+    unsafe { process::free_refused(object, refusal) };
 }
 
 // The documents' examples must compile, because users copy them first.

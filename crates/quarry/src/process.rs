@@ -8,12 +8,13 @@ use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zon
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
 use core::ptr::NonNull;
-use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::heap::LARGEST_BLOCK;
+use quarry_mm::frame::{FRAME_BYTES, Kind};
+use quarry_mm::heap::{LARGEST_BLOCK, classes};
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{
-    CachedPages, HeapUse, MIN_ALIGN, Request, StackHost, StackStats, Watch, stays, with_headroom,
+    CachedPages, HeapUse, MIN_ALIGN, NotFreed, Request, StackHost, StackStats, Watch, stays,
+    with_headroom,
 };
 use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
@@ -205,17 +206,16 @@ pub fn alloc(request: Request) -> Option<Object> {
 #[cold]
 #[inline(never)]
 pub fn alloc_on_process(request: Request) -> Option<Object> {
-    if request.align <= MIN_ALIGN
+    // While no instrument is on, the fast path refuses such a size only if its array is empty.
+    let is_miss = request.size <= classes::LARGEST && !STACK.instruments.are_on();
+    if !(is_miss || request.align > MIN_ALIGN)
         && let Some(object) = alloc_outside(request.size, request.zeroed)
     {
         return Some(object);
     }
-    serve(request.size, || alloc_inside(request))
-}
-
-#[inline(never)]
-fn alloc_inside(request: Request) -> Option<Object> {
-    STACK.alloc(request)
+    let (size, again) = (request.size, || STACK.alloc(request));
+    let retry = |done: Option<Object>| done.or_else(|| serve_again(size, &again));
+    slow_path(size, || STACK.alloc_slow(request), retry)?
 }
 
 #[inline(never)]
@@ -328,7 +328,7 @@ pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
     on_instance(size, || STACK.alloc_dense(size, align))?
 }
 
-/// Same as [`Stack::free_dense`]; after false, call [`free_slow`].
+/// Same as [`Stack::free_dense`]; after false, call [`free`].
 ///
 /// # Safety
 /// Same as [`Stack::free_dense`].
@@ -460,43 +460,45 @@ pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
     gate::with_all_outside(|| STACK.percpu().lending_barrier(work))
 }
 
+/// Frees an object.
+///
 /// # Safety
 /// Same as [`Stack::free`].
 #[inline]
-pub(crate) unsafe fn free(object: Object) {
+pub unsafe fn free(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.fast.free(object.as_ptr()) {
-            free_slow(object);
+        if let Err(refusal) = STACK.fast.free(object.as_ptr()) {
+            free_refused(object, refusal);
         }
     }
 }
 
-/// Frees an object after the fast path has refused it.
+/// Frees an object that the fast path has just refused for this reason.
 ///
 /// # Safety
-/// Same as [`Stack::free`].
+/// Same as [`Stack::free_refused`].
 #[cold]
 #[inline(never)]
-pub unsafe fn free_slow(object: Object) {
+pub unsafe fn free_refused(object: Object, refusal: NotFreed) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.free_listed(object.as_ptr()) {
-            free_inside(object);
+        if refusal != NotFreed::Kind(Kind::PAGES) || !STACK.free_listed(object.as_ptr()) {
+            free_inside(object, refusal);
         }
     }
 }
 
-/// The part of [`free_slow`] after the running CPU's pcp lists have refused the object, too.
+/// The part of [`free_refused`] inside the gate.
 ///
 /// # Safety
-/// Same as [`Stack::free`].
+/// Same as [`Stack::free_refused`].
 #[inline(never)]
-pub unsafe fn free_inside(object: Object) {
+pub unsafe fn free_inside(object: Object, refusal: NotFreed) {
     let _errno = KeepErrno::new();
     let inside = gate::enter();
     // SAFETY: the caller's promise is passed on.
-    unsafe { STACK.free(object) };
+    unsafe { STACK.free_refused(object, refusal) };
     drop(inside);
     background::wake_reclaimer();
 }

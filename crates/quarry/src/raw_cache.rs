@@ -6,11 +6,10 @@ use crate::process;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Remaining, SlabStats};
-use quarry_mm::stack::StackHost;
+use quarry_mm::stack::{NotFreed, StackHost};
 use quarry_sys::clear::clear;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
-use quarry_sys::percpu::Push;
 
 /// Number of a handle's low bits, which hold the cache's id; its generation is above them.
 const ID_BITS: u32 = u32::BITS;
@@ -129,8 +128,8 @@ impl RawCache {
     pub unsafe fn free(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
         unsafe {
-            if STACK.fast.free_of(self.id, object) != Push::Stored {
-                self.free_missed(object);
+            if let Err(refusal) = STACK.fast.free_of(self.id, object) {
+                self.free_refused(object, refusal);
             }
         }
     }
@@ -139,9 +138,9 @@ impl RawCache {
     /// Same as [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    unsafe fn free_missed(self, object: NonNull<u8>) {
+    unsafe fn free_refused(self, object: NonNull<u8>, refusal: NotFreed) {
         // SAFETY: the caller's promise is passed on.
-        process::giving_back(|| unsafe { STACK.cache(self.id).free(object) });
+        process::giving_back(|| unsafe { STACK.free_refused(object, refusal) });
     }
 
     /// Aborts with one line if no object of this cache starts at `address`.

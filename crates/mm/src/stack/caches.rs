@@ -1,12 +1,13 @@
 //! The kernel's `kmem_cache` functions.
 
 use super::call::{Entry, Misuse};
+use super::fast_path::NotFreed;
 use super::instance::{Stack, StackConfig};
 use super::owner::Owner;
 use crate::slab::{Cache, CacheId, MAX_BATCH, Reclaim, Remaining, SlabPolicy, SlabStats};
 use core::mem::MaybeUninit;
 use core::ops::Deref;
-use quarry_sys::percpu::{Object, Push};
+use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Effort, Ordering, effort};
 
 /// A cache of a stack. It dereferences to the [`Cache`] that describes its objects.
@@ -129,20 +130,20 @@ impl<C: StackConfig> CacheRef<'_, C> {
     pub unsafe fn free(self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         match unsafe { self.stack.fast.free_of(self.id, object) } {
-            Push::Stored => {}
+            Ok(()) => {}
             // SAFETY: as above.
-            Push::Refused => unsafe { self.free_slow(object) },
-            Push::Duplicate => {
-                self.stack.misuse(Entry::Free, object.as_ptr(), Misuse::NotInUse(self.id))
-            }
+            Err(NotFreed::Full(_)) => unsafe { self.free_slow(object) },
+            Err(_) => self.stack.misuse(Entry::Free, object.as_ptr(), Misuse::NotInUse(self.id)),
         }
     }
 
+    /// [`free`](Self::free) of an object for which the running CPU has no room.
+    ///
     /// # Safety
     /// Same as for [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    unsafe fn free_slow(self, object: Object) {
+    pub(super) unsafe fn free_slow(self, object: Object) {
         effort::spend(Effort::SlabSlow, 1);
         // SAFETY: the caller's promise is passed on.
         unsafe { self.stack.slab.free_slow(self.stack.context().with(&self), self.start(object)) };

@@ -40,7 +40,6 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
-    /// Reclaims for an attempt: see [`StackHost::reclaim_for`](super::StackHost::reclaim_for).
     pub(super) fn reclaim_for(
         &self,
         claimant: Claimant,
@@ -55,7 +54,6 @@ impl<C: StackConfig> Stack<C> {
         self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
-    /// Does a stage of a direct reclaim, and notes its duration.
     pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = monotonic_ns();
         let done = work();

@@ -5,12 +5,29 @@
 //! the stack is initialised. They load `small_end` or `span` first, with acquire ordering: a thread
 //! that sees a value other than 0 sees all other data, too.
 
-use crate::frame::{FRAME_SHIFT, Kind};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use crate::heap::classes;
 use crate::slab::{CacheId, Geometry, SlabPolicy};
 use core::marker::PhantomData;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+
+/// The reason why the fast path has not freed an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFreed {
+    /// The running CPU has no room for this object of the cache, or the policy checks all frees.
+    Full(CacheId),
+    /// The running CPU has this object of the cache already, so the program frees it twice.
+    Duplicate(CacheId),
+    /// No object starts there; the frame has this kind.
+    Kind(Kind),
+    /// The address is null or foreign, or the fast path is closed.
+    Outside,
+}
+
+type Freed = Result<(), NotFreed>;
+/// The kind and the geometry of the cache of an object, and the object's offset in the window.
+type Found<'a> = Result<(u8, &'a Geometry, usize), NotFreed>;
 
 /// Puts each word that every call reads at a [quiet place](StackOffsets::is_quiet).
 const SKEW: usize = 24;
@@ -95,24 +112,29 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         S::alloc_fast(&self.percpu, class)
     }
 
-    /// Frees an object; after false, call [`Stack::free`](super::Stack::free), which finds the
-    /// reason again: to return it would cost the assembler's path an instruction per exit. O(1), no
-    /// lock, no atomic read-modify-write. Any address is allowed, also null.
+    /// Frees an object. O(1), no lock, no atomic read-modify-write. Any address is allowed, also
+    /// null.
+    ///
+    /// # Errors
+    /// A reason for [`Stack::free_refused`](super::Stack::free_refused).
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
     #[inline(always)]
-    pub unsafe fn free(&self, address: *mut u8) -> bool {
+    pub unsafe fn free(&self, address: *mut u8) -> Result<(), NotFreed> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.free_in(&self.span, address) }
     }
 
     /// [`free`](Self::free) for `operator delete`.
     ///
+    /// # Errors
+    /// Same as for [`free`](Self::free).
+    ///
     /// # Safety
     /// Same as for [`free`](Self::free).
     #[inline(always)]
-    pub unsafe fn delete(&self, address: *mut u8) -> bool {
+    pub unsafe fn delete(&self, address: *mut u8) -> Result<(), NotFreed> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.free_in(&self.delete_span, address) }
     }
@@ -120,18 +142,32 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// # Safety
     /// Same as for [`free`](Self::free).
     #[inline(always)]
-    unsafe fn free_in(&self, span: &AtomicUsize, address: *mut u8) -> bool {
-        let Some((kind, geometry, offset)) = self.object_in(span, address) else { return false };
-        if self.sees_no_free() {
-            return false;
-        }
+    unsafe fn free_in(&self, span: &AtomicUsize, address: *mut u8) -> Freed {
+        let (kind, geometry, offset) = self.object_in(span, address)?;
         // SAFETY: a geometry has accepted the offset, so `kind` is the number of a cache; and an
         // address in the window is not null.
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
         let slab = || geometry.slab(offset);
         // SAFETY: an object of this cache starts at the address and is given up (caller's promise).
-        unsafe { S::free_fast(&self.percpu, id, object, slab) == Push::Stored }
+        let freed = unsafe { self.push(id, object, slab) };
+        // If an object has a link, its user only ever gets the address after the link.
+        freed.map_err(|refusal| if self.link(id) > 0 { NotFreed::Kind(id.kind()) } else { refusal })
+    }
+
+    /// # Safety
+    /// `object` is an allocated object of the cache, given up by its user; `slab` returns its slab.
+    #[inline(always)]
+    unsafe fn push(&self, id: CacheId, object: Object, slab: impl FnOnce() -> Pfn) -> Freed {
+        if self.sees_no_free() {
+            return Err(NotFreed::Full(id));
+        }
+        // SAFETY: the caller's promise is passed on.
+        match unsafe { S::free_fast(&self.percpu, id, object, slab) } {
+            Push::Stored => Ok(()),
+            Push::Refused => Err(NotFreed::Full(id)),
+            Push::Duplicate => Err(NotFreed::Duplicate(id)),
+        }
     }
 
     #[inline(always)]
@@ -151,21 +187,21 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         Some(unsafe { start.add(self.link(id)) })
     }
 
-    /// Frees an object of a cache; unless it is stored, call `CacheRef::free`. O(1), no lock.
+    /// Frees an object of a cache. O(1), no lock.
+    ///
+    /// # Errors
+    /// [`NotFreed::Full`] or [`NotFreed::Duplicate`].
     ///
     /// # Safety
     /// `object` was allocated from this cache of this stack, and its user has given it up.
     #[inline]
-    pub unsafe fn free_of(&self, id: CacheId, object: Object) -> Push {
-        if self.sees_no_free() {
-            return Push::Refused;
-        }
+    pub unsafe fn free_of(&self, id: CacheId, object: Object) -> Result<(), NotFreed> {
         // SAFETY: the link lies before the object (caller's promise).
         let start = unsafe { object.sub(self.link(id)) };
         let offset = start.as_ptr() as usize - self.base.load(Ordering::Relaxed);
         let slab = || self.geometry[id.index()].slab(offset);
         // SAFETY: the caller's promise is passed on; the cache's geometry gives the object's slab.
-        unsafe { S::free_fast(&self.percpu, id, start, slab) }
+        unsafe { self.push(id, start, slab) }
     }
 
     /// Bytes of the link before each object of a cache.
@@ -198,15 +234,15 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// `address` in the window. O(1): one entry of the frame table. Allows any address, also null.
     #[inline(always)]
     pub(super) fn object(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
-        self.object_in(&self.span, address)
+        self.object_in(&self.span, address).ok()
     }
 
     #[inline(always)]
-    fn object_in(&self, span: &AtomicUsize, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
+    fn object_in(&self, span: &AtomicUsize, address: *mut u8) -> Found<'_> {
         let span = span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.base.load(Ordering::Relaxed));
         if offset >= span {
-            return None;
+            return Err(NotFreed::Outside);
         }
         let kinds = self.kinds.load(Ordering::Relaxed);
         let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
@@ -217,7 +253,26 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         const { assert!(size_of::<Geometry>() == Kind::STEP as usize) };
         // SAFETY: an entry is a kind times the size of a geometry; the array has one for each kind.
         let geometry = unsafe { &*self.geometry.as_ptr().byte_add(usize::from(entry)) };
-        geometry.is_object(offset).then_some((Kind::of_entry(entry).0, geometry, offset))
+        let kind = Kind::of_entry(entry);
+        let found = geometry.is_object(offset).then_some((kind.0, geometry, offset));
+        found.ok_or(NotFreed::Kind(kind))
+    }
+
+    /// The kind of the frame at whose start `address` lies, unless an object starts there. O(1), no
+    /// lock. Any address is allowed.
+    #[inline]
+    pub(super) fn kind_at(&self, address: *mut u8) -> Option<Kind> {
+        match self.object_in(&self.span, address) {
+            Err(NotFreed::Kind(kind)) if address as usize & (FRAME_BYTES - 1) == 0 => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// The frame of an address in the span.
+    #[inline]
+    pub(super) fn pfn(&self, address: *mut u8) -> Pfn {
+        let offset = (address as usize).wrapping_sub(self.base.load(Ordering::Relaxed));
+        Pfn((offset >> FRAME_SHIFT) as u32)
     }
 
     /// Bytes of the slab object that starts at `address`. O(1). Any address is allowed, also null.
@@ -233,7 +288,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     #[inline(always)]
     pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
-        let object = self.object_in(&self.delete_span, address);
+        let object = self.object_in(&self.delete_span, address).ok();
         object.and_then(served).is_some_and(|served| served.has(size))
     }
 }

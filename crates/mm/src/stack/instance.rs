@@ -329,7 +329,6 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    /// Creates a cache. Fails as [`create_cache`] does.
     pub(super) fn create_cache(
         &self,
         name: &str,

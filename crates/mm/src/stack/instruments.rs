@@ -41,8 +41,9 @@ impl Instruments {
         Self(AtomicU8::new(0))
     }
 
+    /// Returns whether any instrument is on.
     #[inline]
-    pub(super) fn are_on(&self) -> bool {
+    pub fn are_on(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 

@@ -4,7 +4,7 @@
 //! In the latter case the child loses the block, like an object in use by a thread that it lacks.
 
 use super::instance::{Stack, StackConfig};
-use crate::frame::Kind;
+use crate::frame::{FRAME_BYTES, Kind};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu};
@@ -31,17 +31,17 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Frees a block to the running CPU's list. Returns false, and does nothing, if `address` is no
-    /// block or the list refuses it. Any address is allowed, also null. O(1).
+    /// Frees a block to the running CPU's list, after [`FastPath::free`](super::FastPath::free) has
+    /// refused it as of the kind [`Kind::PAGES`]. Returns false, and does nothing, if no block
+    /// starts there or the list refuses it. O(1).
     ///
     /// # Safety
     /// If an allocation starts at `address`, its user has given it up.
     #[inline]
     pub unsafe fn free_listed(&self, address: *mut u8) -> bool {
-        let Some((Kind::PAGES, pfn)) = self.large_fast(address) else { return false };
-        let frames = self.frames();
+        let (pfn, frames) = (self.fast.pfn(address), self.frames());
         let count = frames.link(pfn);
-        if self.may_withhold(count) {
+        if address as usize & (FRAME_BYTES - 1) != 0 || self.may_withhold(count) {
             return false;
         }
         // Clears the kind before the block is listed: from then on another thread may take it.

@@ -19,13 +19,18 @@ pub(super) enum Owner {
 impl<C: StackConfig> Stack<C> {
     /// The allocation that starts at `address`; aborts if none does.
     pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
-        match self.find(address) {
+        self.accept(entry, address, self.find(address))
+    }
+
+    /// The allocation that was found at an address; aborts if the program owns nothing there.
+    pub(super) fn accept(&self, entry: Entry, at: *mut u8, found: Result<Owner, Misuse>) -> Owner {
+        match found {
             // If an object has a link, its user only ever gets the address after the link.
             Ok(Owner::Object(id)) if self.fast.link(id) > 0 => {
-                self.misuse(entry, address, Misuse::InsideObject(id))
+                self.misuse(entry, at, Misuse::InsideObject(id))
             }
             Ok(owner) => owner,
-            Err(misuse) => self.misuse(entry, address, misuse),
+            Err(misuse) => self.misuse(entry, at, misuse),
         }
     }
 
@@ -34,7 +39,11 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn find(&self, address: *mut u8) -> Result<Owner, Misuse> {
         let pfn = self.is_ready().then(|| self.pfn(address)).flatten().ok_or(Misuse::Foreign)?;
-        let kind = self.frames().kind(pfn);
+        self.find_in(pfn, self.frames().kind(pfn), address)
+    }
+
+    /// [`find`](Self::find) in a frame of this kind, to which the address belongs.
+    pub(super) fn find_in(&self, pfn: Pfn, kind: Kind, address: *mut u8) -> Result<Owner, Misuse> {
         if let Some(id) = cache_of(self.frames(), pfn) {
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
             let is_object = match id.place() {
@@ -98,14 +107,12 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// See [`StackHost::unseen_bytes`](super::StackHost::unseen_bytes).
     pub(super) fn unseen_bytes(&self, address: *mut u8) -> Option<usize> {
         let found = self.find(address).ok();
         let small = found.filter(|owner| matches!(owner, Owner::Object(_) | Owner::Pages(_)));
         small.map(|owner| self.bytes_of(owner))
     }
 
-    /// Reports misuse of a pointer, and aborts.
     #[cold]
     #[inline(never)]
     pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {

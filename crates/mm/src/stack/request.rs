@@ -1,9 +1,10 @@
 //! `malloc` and its relatives: the fast paths and the slow paths.
 
-use super::call::{Entry, MIN_ALIGN, Request};
+use super::call::{Entry, MIN_ALIGN, Misuse, Request};
+use super::fast_path::NotFreed;
 use super::instance::{Stack, StackConfig, Watch, is_sane};
 use super::owner::Owner;
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
+use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
 use crate::slab::{CacheId, SlabPolicy};
@@ -77,16 +78,22 @@ impl<C: StackConfig> Stack<C> {
     #[inline]
     pub fn alloc(&self, request: impl Into<Request>) -> Option<Object> {
         let request = request.into();
-        if request.is_plain()
+        if request.align <= MIN_ALIGN
             && let Some(object) = self.fast.alloc(request.size)
         {
+            if request.zeroed {
+                // SAFETY: the object has at least `size` bytes, and only we know it.
+                unsafe { clear(object, request.size) };
+            }
             return Some(object);
         }
         self.alloc_slow(request)
     }
 
+    /// [`alloc`](Self::alloc) after the fast path has refused the size, or if the alignment is no
+    /// object's.
     #[inline(never)]
-    fn alloc_slow(&self, request: Request) -> Option<Object> {
+    pub fn alloc_slow(&self, request: Request) -> Option<Object> {
         if self.is_watched() {
             return self.alloc_watched(request);
         }
@@ -105,7 +112,6 @@ impl<C: StackConfig> Stack<C> {
         object
     }
 
-    /// Serves a request without the instruments.
     pub(super) fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_from_class(request.size);
@@ -123,7 +129,7 @@ impl<C: StackConfig> Stack<C> {
         let Request { size, align, .. } = request;
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
-            return Some((self.fast.alloc(size).or_else(|| self.alloc_from_class(size))?, size));
+            return Some((self.alloc_from_class(size)?, size));
         }
         match classes::of_aligned(size, align.max(MIN_ALIGN)) {
             Some(_) if !self.has_classes() => None,
@@ -197,40 +203,19 @@ impl<C: StackConfig> Stack<C> {
         self.address(page.pfn)
     }
 
-    /// The kind and the first frame of the block of pages or the mapping that starts at `address`.
-    /// `None` if an object or nothing starts there, if an instrument sees frees, or if the stack is
-    /// not ready. O(1), no lock.
-    #[inline]
-    pub(super) fn large_fast(&self, address: *mut u8) -> Option<(Kind, Pfn)> {
-        // `init` stores `base` before `span`, so `base` is valid if `span` is not 0.
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= span || offset & (FRAME_BYTES - 1) != 0 {
-            return None;
-        }
-        let pfn = Pfn((offset >> FRAME_SHIFT) as u32);
-        let kind = self.frames().kind(pfn);
-        matches!(kind, Kind::PAGES | Kind::MAPPING).then_some((kind, pfn))
-    }
-
-    /// # Safety
-    /// Same as for [`free`](Self::free).
-    unsafe fn free_slow(&self, object: Object) {
-        // SAFETY: the caller's promise is passed on.
-        if unsafe { self.watch.free(self, object) } {
-            return;
-        }
-        self.watch.tick(self);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.free_unseen(object) };
-    }
-
     /// Frees an allocation that no instrument recorded.
     ///
     /// # Safety
     /// Same as for [`free`](Self::free).
     pub(super) unsafe fn free_unseen(&self, object: Object) {
-        match self.owner(Entry::Free, object.as_ptr()) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.free_owned(self.owner(Entry::Free, object.as_ptr()), object) };
+    }
+
+    /// # Safety
+    /// Same as for [`free`](Self::free), and `owner` is the object's owner.
+    unsafe fn free_owned(&self, owner: Owner, object: Object) {
+        match owner {
             // SAFETY: an object of this cache starts there and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },
             Owner::Pages(pfn) => self.free_whole_block(pfn, self.frames().link(pfn)),
@@ -261,9 +246,33 @@ impl<C: StackConfig> Stack<C> {
     pub unsafe fn free(&self, object: Object) {
         // SAFETY: the caller's promise is passed on.
         unsafe {
-            if !self.fast.free(object.as_ptr()) {
-                self.free_slow(object);
+            if let Err(refusal) = self.fast.free(object.as_ptr()) {
+                self.free_refused(object, refusal);
             }
         }
+    }
+
+    /// Frees an allocation that the fast path has just refused for this reason; aborts if none
+    /// starts there, or if it is free already.
+    ///
+    /// # Safety
+    /// Same as for [`free`](Self::free).
+    #[inline(never)]
+    pub unsafe fn free_refused(&self, object: Object, refusal: NotFreed) {
+        // SAFETY: the caller's promise is passed on.
+        if unsafe { self.watch.free(self, object) } {
+            return;
+        }
+        self.watch.tick(self);
+        let address = object.as_ptr();
+        let found = match refusal {
+            // SAFETY: an object of this cache starts there and is given up (caller's promise).
+            NotFreed::Full(id) => return unsafe { self.cache(id).free_slow(object) },
+            NotFreed::Duplicate(id) => Err(Misuse::NotInUse(id)),
+            NotFreed::Kind(kind) => self.find_in(self.fast.pfn(address), kind, address),
+            NotFreed::Outside => self.find(address),
+        };
+        // SAFETY: the caller's promise is passed on; the owner was found at the object's address.
+        unsafe { self.free_owned(self.accept(Entry::Free, address, found), object) };
     }
 }

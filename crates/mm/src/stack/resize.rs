@@ -110,11 +110,12 @@ impl<C: StackConfig> Stack<C> {
     /// Returns whether `realloc` to `size` bytes leaves a block or a mapping where it is, and as
     /// long as it is. O(1), no lock. Any address is allowed.
     pub fn large_stays(&self, object: Object, size: usize) -> bool {
-        let Some((kind, pfn)) = self.large_fast(object.as_ptr()) else { return false };
-        let held = self.frames().link(pfn);
-        match kind {
-            Kind::PAGES => block_stays(held, size),
-            _ => frames_of(size) == Some(held),
+        let address = object.as_ptr();
+        let held = || self.frames().link(self.fast.pfn(address));
+        match self.fast.kind_at(address) {
+            Some(Kind::PAGES) => block_stays(held(), size),
+            Some(Kind::MAPPING) => frames_of(size) == Some(held()),
+            _ => false,
         }
     }
 

@@ -1,4 +1,5 @@
-//! The stashes of a stack: whether they hold memory, and how they give it to the zones.
+//! The stashes of a stack: whether they hold memory, and how they give it to the zones. See
+//! [`StackHost`](super::StackHost) for the functions that it has too.
 
 use super::cached_pages::CachedPages;
 use super::instance::{Stack, StackConfig};
@@ -19,8 +20,6 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Gives `frames` frames of a stash to the zones, or the whole stash if it cannot give a part.
-    /// O(caches * slots).
     pub(super) fn give(&self, stash: Stash, frames: u32) {
         match stash {
             Stash::Mappings => {
@@ -52,7 +51,6 @@ impl<C: StackConfig> Stack<C> {
         missing() < before
     }
 
-    /// Gives all stashes but [`Stash::IN_PARTS`] to the zones.
     pub(super) fn shrink_all(&self) {
         let _active = self.pages().zones().reclaiming(|_| true);
         for stash in Stash::BY_PRICE.into_iter().skip(Stash::IN_PARTS.len()) {

@@ -9,7 +9,7 @@ use quarry_mm::heap::options::StackOptions;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
 use quarry_mm::slab::{CacheOptions, Sheaf};
-use quarry_mm::stack::{LargeStats, Request, StackHost};
+use quarry_mm::stack::{LargeStats, NotFreed, Request, StackHost};
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -388,7 +388,8 @@ fn a_stack_that_is_not_ready_refuses_everything() {
     }
     assert_eq!(bed.stack.fast.stride(std::ptr::null_mut()), None);
     // SAFETY: a null pointer is no allocation.
-    assert!(!unsafe { bed.stack.fast.free(std::ptr::null_mut()) });
+    let refused = unsafe { bed.stack.fast.free(std::ptr::null_mut()) };
+    assert_eq!(refused, Err(NotFreed::Outside));
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod populate;
 mod profile;
 mod reclaim;
 mod record;
+mod refused;
 mod registry;
 mod slam;
 mod sparse;

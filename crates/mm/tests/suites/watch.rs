@@ -79,7 +79,7 @@ fn a_stack_without_instruments_serves_requests() {
     let object = bed.stack.fast.alloc(100).expect("the fast path is open: there is no instrument");
     assert_eq!(Watch::alloc_counted(&bed.stack.watch, &bed.stack, 100, false), None);
     // SAFETY: the object was just allocated.
-    assert!(unsafe { bed.stack.fast.free(object.as_ptr()) });
+    assert_eq!(unsafe { bed.stack.fast.free(object.as_ptr()) }, Ok(()));
     bed.assert_empty(&[]);
 }
 

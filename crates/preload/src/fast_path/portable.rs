@@ -2,9 +2,11 @@
 //! aarch64 they contain restartable sequences too; the compiler chooses the registers around them.
 
 use crate::cxx::new_slow;
-use crate::malloc::{free_slow, malloc_slow};
+use crate::malloc::{free_outside, malloc_slow};
 use core::ffi::c_void;
-use quarry::process::STACK;
+use quarry::process::{STACK, free_refused};
+use quarry_mm::stack::NotFreed;
+use quarry_sys::percpu::Object;
 
 /// `malloc` of C11, 7.22.3.4.
 #[unsafe(no_mangle)]
@@ -54,8 +56,10 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     // A null pointer is outside the window, so the fast path refuses it.
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.fast.free(pointer.cast()) {
-            free_slow(pointer);
+        match STACK.fast.free(pointer.cast()) {
+            Ok(()) => {}
+            Err(NotFreed::Outside) => free_outside(pointer),
+            Err(why) => free_refused(Object::new_unchecked(pointer.cast()), why),
         }
     }
 }
@@ -92,8 +96,14 @@ macro_rules! fast_delete_unsized {
         pub unsafe extern "C" fn $name(pointer: *mut core::ffi::c_void) {
             // SAFETY: the caller's promise is passed on.
             unsafe {
-                if !quarry::process::STACK.fast.delete(pointer.cast()) {
-                    $slow(pointer, 0);
+                use quarry_mm::stack::NotFreed::{Duplicate, Full};
+                match quarry::process::STACK.fast.delete(pointer.cast()) {
+                    Ok(()) => {}
+                    Err(why @ (Full(_) | Duplicate(_))) => {
+                        let object = quarry_sys::percpu::Object::new_unchecked(pointer.cast());
+                        quarry::process::free_refused(object, why);
+                    }
+                    Err(_) => $slow(pointer, 0),
                 }
             }
         }

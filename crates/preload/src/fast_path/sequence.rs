@@ -64,14 +64,14 @@
 //! The alignment directive after a function aligns its section, and so its start, to 64 bytes.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
-use crate::malloc::{free_slow, malloc_slow};
+use crate::malloc::{free_outside, malloc_slow};
 use core::ffi::c_void;
-use quarry::process::ProcessConfig;
+use quarry::process::{ProcessConfig, free_inside, free_refused};
 use quarry_mm::frame::Kind;
 use quarry_mm::heap::classes::Served;
-use quarry_mm::slab::{Geometry, GeometryOffsets};
-use quarry_mm::stack::{Stack, StackOffsets};
-use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
+use quarry_mm::slab::{CacheId, Geometry, GeometryOffsets};
+use quarry_mm::stack::{NotFreed, Stack, StackOffsets};
+use quarry_sys::percpu::{Object, RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
 pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
@@ -98,12 +98,14 @@ const _: () = assert!(
     "a word that every call reads lies where programs write most: change the skew of `FastPath`"
 );
 
-/// Loads into rsi and rdx the two offsets from the thread pointer that a sequence needs.
+/// Loads into rsi and `$index` the two offsets from the thread pointer that a sequence needs.
 macro_rules! registration {
-    () => {
+    ($index:literal) => {
         concat!(
             "mov rsi, qword ptr [rip + {stack} + {rseq}]\n",
-            "mov rdx, qword ptr [rip + {stack} + {index}]"
+            "mov ",
+            $index,
+            ", qword ptr [rip + {stack} + {index}]"
         )
     };
 }
@@ -128,7 +130,7 @@ macro_rules! fast_malloc {
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
                 quarry_sys::cell_offset!(rcx),
-                $crate::fast_path::registration!(),
+                $crate::fast_path::registration!("rdx"),
                 quarry_sys::pop_sequence!(
                     rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
                     offset: "rcx",
@@ -180,15 +182,38 @@ fast_malloc! {
     new_or_null, new_refused, new_end
 }
 
+/// Defines exits of `free`: each calls `$by` with a reason. They find the entry of the frame in the
+/// table of kinds where `free` has loaded it, in rdx: it is the third argument.
+macro_rules! exits {
+    ($($name:ident: $by:ident, $why:ident, $of:expr;)*) => {$(
+        #[cold]
+        #[inline(never)]
+        pub(crate) unsafe extern "C" fn $name(pointer: *mut c_void, _size: usize, entry: usize) {
+            let kind = Kind::of_entry(entry as u16);
+            // SAFETY: the pointer lies in the window, so it is not null; its frame has this kind,
+            // which is a cache's number where an object starts. The user has given it up.
+            unsafe { $by(Object::new_unchecked(pointer.cast()), NotFreed::$why($of(kind))) };
+        }
+    )*};
+}
+
+exits! {
+    free_of_kind: free_refused, Kind, |kind| kind;
+    free_full: free_inside, Full, |kind: Kind| CacheId::new_unchecked(kind.0);
+    free_twice: free_inside, Duplicate, |kind: Kind| CacheId::new_unchecked(kind.0);
+}
+
 /// Defines `free` under a name. Its steps: compute the offset in the window (the word `$span` is 0
 /// until the stack is ready, so every pointer is refused, and null always is); load the kind of the
 /// frame times 16; check that an object starts there (`Geometry::is_object`); check a further
-/// argument if there is one; then the sequence of `Arrays::push`. Any other pointer jumps to
+/// argument if there is one; then the sequence of `Arrays::push`. A pointer outside of the span
+/// jumps to `$outside`, one at which no object starts (or none that fits the further argument) to
 /// `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
-        $span:ident, $refused:ident, [$($look:expr,)*] $(, $symbol:ident = $value:path)*
+        $span:ident, $outside:ident, $refused:ident, [$($look:expr,)*]
+        $(, $symbol:ident = $value:path)*
         $(; $label:expr)?
     ) => {
         $(#[$attribute])*
@@ -204,34 +229,36 @@ macro_rules! fast_free {
                 "mov rcx, rdi",
                 "sub rcx, qword ptr [rip + {stack} + {base}]",
                 "cmp rcx, qword ptr [rip + {stack} + {span}]",
-                "jae {refused}",
-                "mov rdx, qword ptr [rip + {stack} + {kinds}]",
-                "mov rax, rdi",
-                "shr rax, 12",
-                "movzx eax, word ptr [rdx + rax*2]",
-                "lea rdx, [rip + {stack} + {geometry}]",
-                "mov r9, qword ptr [rdx + rax + {mask}]",
+                "jae {outside}",
+                "mov rax, qword ptr [rip + {stack} + {kinds}]",
+                "mov rdx, rdi",
+                "shr rdx, 12",
+                "movzx edx, word ptr [rax + rdx*2]",
+                "lea rax, [rip + {stack} + {geometry}]",
+                "mov r9, qword ptr [rax + rdx + {mask}]",
                 "and ecx, r9d",
                 "shr r9, 32",
                 "sub ecx, r9d",
                 "jb {refused}",
-                "mov rdx, qword ptr [rdx + rax + {magic}]",
-                "imul rcx, rdx",
-                "cmp rcx, rdx",
+                "mov rax, qword ptr [rax + rdx + {magic}]",
+                "imul rcx, rax",
+                "cmp rcx, rax",
                 "jae {refused}",
                 $($look,)*
-                $crate::fast_path::registration!(),
+                $crate::fast_path::registration!("rax"),
                 quarry_sys::push_sequence!(
-                    rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
-                    offset: quarry_sys::cell_offset_of_16!(rax), object: rdi,
+                    rseq: rsi, index: rax, slots: "qword ptr [rip + {stack} + {slots}]",
+                    offset: quarry_sys::cell_offset_of_16!(rdx), object: rdi,
                     slot: r8, cell: rcx, header: r9, end: r11, top: r10,
-                    leave: "{slow}", duplicate: "{slow}"
+                    leave: "{full}", duplicate: "{twice}"
                 ),
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
                 stack = sym quarry::process::STACK,
-                slow = sym $crate::malloc::free_slow,
+                full = sym $crate::fast_path::free_full,
+                twice = sym $crate::fast_path::free_twice,
+                outside = sym $outside,
                 refused = sym $refused,
                 $($symbol = sym $value,)*
                 base = const $crate::fast_path::FAST.base,
@@ -253,7 +280,7 @@ fast_free! {
     /// `free` of C11, 7.22.3.3. A null pointer is ignored; `errno` does not change.
     #[unsafe(no_mangle)]
     free;
-    span, free_slow, []; named_within!("quarry_free_within")
+    span, free_outside, free_of_kind, []; named_within!("quarry_free_within")
 }
 
 /// Defines `operator delete` with a size: `free`, and a check that a request of this size can get
@@ -263,11 +290,11 @@ macro_rules! fast_delete {
         $crate::fast_path::fast_free! {
             $(#[$attribute])*
             $name, size;
-            delete_span, $slow, [
+            delete_span, $slow, $slow, [
                 "lea r9, [rip + {served}]",
                 "mov r10, rsi",
-                "sub r10, qword ptr [r9 + rax]",
-                "cmp r10, qword ptr [r9 + rax + 8]",
+                "sub r10, qword ptr [r9 + rdx]",
+                "cmp r10, qword ptr [r9 + rdx + 8]",
                 "ja {refused}",
             ], served = quarry_mm::heap::classes::SERVED
         }
@@ -278,7 +305,7 @@ pub(crate) use fast_delete;
 /// Defines `operator delete` without a size: `free`, which `$slow` does if the fast path refuses.
 macro_rules! fast_delete_unsized {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
-        $crate::fast_path::fast_free! { $(#[$attribute])* $name; delete_span, $slow, [] }
+        $crate::fast_path::fast_free! { $(#[$attribute])* $name; delete_span, $slow, $slow, [] }
     };
 }
 pub(crate) use fast_delete_unsized;

@@ -10,8 +10,14 @@ use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+thread_local! {
+    /// How often this thread has tried to free on the fast path.
+    pub(crate) static PUSHES: Cell<u64> = const { Cell::new(0) };
+}
 
 /// The state of one cache.
 struct DirectCache {
@@ -61,6 +67,7 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
     }
 
     unsafe fn free_fast(_: &P, _: CacheId, _: Object, _: impl FnOnce() -> Pfn) -> Push {
+        PUSHES.set(PUSHES.get() + 1);
         Push::Refused
     }
 

@@ -16,7 +16,7 @@ pub(crate) mod turns;
 mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, declare, fix_checks, fix_slam_mode, on_cpu, small};
-pub(crate) use direct::Direct;
+pub(crate) use direct::{Direct, PUSHES};
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};
