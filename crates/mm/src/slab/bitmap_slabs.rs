@@ -347,6 +347,8 @@ impl Lists {
     }
 
     /// Fills the front of `out` from one slab or several, for a request of `most` objects in all.
+    /// (Inlined, its frame would lie under that of the caller's next call, where stacks are small.)
+    #[inline(never)]
     fn take<P: PerCpu>(
         &mut self,
         view: &SlabsView<'_, P>,
