@@ -8,7 +8,8 @@
 //! * A thread inside occupies a *place*: it stores its task number in one of a few words, each in
 //!   its own cache line. Entering is one compare-and-exchange, leaving one store.
 //! * While the process has one thread, that thread occupies no place and closes nothing: if its
-//!   signal handler forks in the middle of interrupted work, both processes finish that work.
+//!   signal handler forks in the middle of interrupted work, both processes finish that work. The
+//!   same holds beside a brief thread: this one never forks, and leaves before a fork, if it can.
 //! * The thread that has closed the gate may still enter, so handlers of `fork` may allocate. It
 //!   may also close the gate again: a signal handler may fork while its thread is forking.
 //! * A thread that is inside may enter again.
@@ -59,7 +60,7 @@ pub struct GateGuard<'a> {
 }
 
 enum Entered<'a> {
-    /// The process has no other thread.
+    /// The process has no other thread that may close the gate.
     Alone,
     Place(&'a AtomicUsize),
     Crowd(&'a AtomicU32),
@@ -117,7 +118,7 @@ impl Gate {
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
-            if task::is_alone() { Entered::Alone } else { self.enter_beside_others(hint()) };
+            if task::is_known_alone() { Entered::Alone } else { self.enter_beside_others(hint()) };
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
@@ -189,7 +190,8 @@ impl Gate {
             self.closer.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let patience = if self.places_of(me) > 0 { PATIENCE } else { u32::MAX };
+        let may_be_inside = self.places_of(me) > 0 || task::is_known_alone();
+        let patience = if may_be_inside { PATIENCE } else { u32::MAX };
         let (mut round, mine) = (0, (me as u64) << TIMES_BITS | 1);
         while self.closer.compare_exchange(0, mine, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             if !wait_a_round(&mut round, patience) {

@@ -169,14 +169,14 @@ pub fn start(body: fn()) -> bool {
         unsafe { libc::syscall(call, how, mask, before, size_of::<u64>()) };
     };
     let (stack, block) = (STACK_END.load(Ordering::Relaxed), BLOCK.load(Ordering::Relaxed));
-    task::set_beside(true);
+    task::set_beside(block);
     set_mask(&raw const every, &raw mut before);
     // SAFETY: no other thread uses the stack and the storage, because `is_running` was false; both
     // live as long as the process, as does the word for the number.
     let number = unsafe { quarry_bare_clone(flags, stack, RUNNING.as_ptr(), 0, block, self::body) };
     set_mask(&raw const before, null_mut());
     if number < 0 {
-        task::set_beside(false);
+        task::set_beside(0);
         return false;
     }
     LAST.store(number as u32, Ordering::Relaxed);
@@ -189,7 +189,7 @@ pub fn start(body: fn()) -> bool {
 pub fn is_running() -> bool {
     let runs = RUNNING.load(Ordering::Acquire) != 0;
     if !runs {
-        task::set_beside(false);
+        task::set_beside(0);
     }
     runs
 }
@@ -215,5 +215,5 @@ pub fn forget() {
     if RUNNING.load(Ordering::Relaxed) != 0 {
         RUNNING.store(0, Ordering::Relaxed);
     }
-    task::set_beside(false);
+    task::set_beside(0);
 }

@@ -62,7 +62,11 @@ pub(super) fn is_alone() -> bool {
     false
 }
 
-pub(super) fn set_beside(_is_there: bool) {}
+pub(super) fn is_known_alone() -> bool {
+    false
+}
+
+pub(super) fn set_beside(_task: usize) {}
 
 /// The real time, because the model has no time of its own.
 pub(super) fn now_ns() -> u64 {

@@ -2,10 +2,10 @@
 //! the function of the same name in another file of this folder.
 
 use super::machine::Machine;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// A thread that the C library does not know exists. (`bare_thread`)
-static IS_BESIDE: AtomicBool = AtomicBool::new(false);
+/// The thread that the C library does not know, or 0. (`bare_thread`)
+static BESIDE: AtomicUsize = AtomicUsize::new(0);
 
 /// There is no simulated machine.
 #[inline(always)]
@@ -55,13 +55,18 @@ pub(super) fn task_number() -> u32 {
 
 #[inline(always)]
 pub(super) fn is_alone() -> bool {
-    crate::glibc::is_single_threaded() && !IS_BESIDE.load(Ordering::Relaxed)
+    crate::glibc::is_single_threaded() && BESIDE.load(Ordering::Relaxed) == 0
+}
+
+#[inline(always)]
+pub(super) fn is_known_alone() -> bool {
+    crate::glibc::is_single_threaded() && BESIDE.load(Ordering::Relaxed) != task()
 }
 
 /// Stores only a new value, because the kernel copies each page to which a forked child writes.
-pub(super) fn set_beside(is_there: bool) {
-    if IS_BESIDE.load(Ordering::Relaxed) != is_there {
-        IS_BESIDE.store(is_there, Ordering::Relaxed);
+pub(super) fn set_beside(task: usize) {
+    if BESIDE.load(Ordering::Relaxed) != task {
+        BESIDE.store(task, Ordering::Relaxed);
     }
 }
 

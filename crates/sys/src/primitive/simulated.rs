@@ -76,7 +76,11 @@ pub(super) fn is_alone() -> bool {
     false
 }
 
-pub(super) fn set_beside(_is_there: bool) {}
+pub(super) fn is_known_alone() -> bool {
+    false
+}
+
+pub(super) fn set_beside(_task: usize) {}
 
 pub(super) fn now_ns() -> u64 {
     machine().map_or(0, |machine| machine.now_ns())

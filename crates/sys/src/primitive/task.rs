@@ -27,8 +27,16 @@ pub fn is_alone() -> bool {
     backend::is_alone()
 }
 
-/// Notes whether a thread that the C library does not know runs beside the only one that it knows:
-/// then the latter is not alone. That thread calls this. A no-op in models and simulations.
-pub fn set_beside(is_there: bool) {
-    backend::set_beside(is_there);
+/// Returns whether the running task is the only one that the C library knows; there may be one
+/// beside it, see [`set_beside`]. O(1).
+#[inline(always)]
+#[must_use]
+pub fn is_known_alone() -> bool {
+    backend::is_known_alone()
+}
+
+/// Notes the task that the C library does not know and that runs beside the only one that it knows,
+/// which then is not alone; 0: none. The latter calls this. A no-op in models and simulations.
+pub fn set_beside(task: usize) {
+    backend::set_beside(task);
 }
