@@ -90,6 +90,10 @@ test: ## what must hold before a change is merged, as continuous integration run
 test-all: ## everything there is to test, before a release; adds a line to docs/results/test-all.md
 	@scripts/test.sh --all $(STEPS)
 
+.PHONY: commits
+commits: ## the messages of this branch's commits, or of RANGE=main..HEAD
+	@scripts/commits.sh $(RANGE)
+
 .PHONY: quick
 quick: ## the loop while you write: format, clippy and tests of the core, in less than a minute
 	@scripts/test.sh quick

@@ -70,7 +70,10 @@ impl Disk {
         self.arrived.fetch_add(1, SeqCst);
         let gate = self.gate.lock().unwrap();
         drop(self.opened.wait_while(gate, |gate| *gate == Some(0)).unwrap());
-        assert!(!self.panics.load(SeqCst), "the backing panics, as it was told");
+        if self.panics.load(SeqCst) {
+            // Like a panic, but prints nothing.
+            std::panic::resume_unwind(Box::new("the backing panics, as it was told"));
+        }
     }
 
     /// The number of bytes that a call moves if `bytes` are requested.
