@@ -44,14 +44,29 @@ enum Rest {
     Done,
 }
 
-/// The findings of the last looks. The thread that reclaims owns them.
+/// A count at the last look, plus 1; 0 before the first.
+#[derive(Clone, Copy)]
+struct Seen(u64);
+
+impl Seen {
+    const NOTHING: Self = Self(0);
+
+    /// Notes the count of this look; returns whether it was the same at the last one.
+    fn is_still(&mut self, count: u64) -> bool {
+        let count = count.wrapping_add(1);
+        core::mem::replace(&mut self.0, count) == count
+    }
+}
+
+/// The findings of the last looks. The thread that reclaims owns them. (Before the first look all
+/// bytes are zero: as a static it takes no room in a file.)
 pub struct ReclaimState {
-    allocs: [u64; MAX_CACHES],
-    operations: [u64; MAX_CACHES],
+    allocs: [Seen; MAX_CACHES],
+    operations: [Seen; MAX_CACHES],
     rest: [Rest; MAX_CACHES],
     sparse: Option<(CacheId, SparseWalk)>,
-    slot_operations: [u64; SLOT_GROUPS],
-    page_operations: u64,
+    slot_operations: [Seen; SLOT_GROUPS],
+    page_operations: Seen,
     /// The fewest dirty frames of each node before each of the last looks, the latest first.
     dirty: [[u32; MAX_NODES]; MOST_LOOKS],
     /// Due frames that have not been purged yet.
@@ -66,12 +81,12 @@ impl ReclaimState {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            allocs: [u64::MAX; MAX_CACHES],
-            operations: [u64::MAX; MAX_CACHES],
+            allocs: [Seen::NOTHING; MAX_CACHES],
+            operations: [Seen::NOTHING; MAX_CACHES],
             rest: [Rest::Busy; MAX_CACHES],
             sparse: None,
-            slot_operations: [u64::MAX; SLOT_GROUPS],
-            page_operations: u64::MAX,
+            slot_operations: [Seen::NOTHING; SLOT_GROUPS],
+            page_operations: Seen::NOTHING,
             dirty: [[0; MAX_NODES]; MOST_LOOKS],
             due: [0; MAX_NODES],
             cached_extents_seen: [0; MOST_LOOKS],
@@ -238,11 +253,9 @@ impl<C: StackConfig> Stack<C> {
         for cache in self.caches.iter() {
             let stats = self.slab.stats(context.with(cache));
             let (index, operations) = (cache.id().index(), stats.allocs() + stats.frees());
-            let allocs = core::mem::replace(&mut state.allocs[index], stats.allocs());
-            idle[index] = allocs == stats.allocs();
-            let seen = core::mem::replace(&mut state.operations[index], operations);
+            idle[index] = state.allocs[index].is_still(stats.allocs());
             let rest = &mut state.rest[index];
-            *rest = match (seen == operations, *rest) {
+            *rest = match (state.operations[index].is_still(operations), *rest) {
                 (false, _) => Rest::Busy,
                 (true, Rest::Busy) => Rest::Due,
                 (true, rest) => rest,
@@ -262,17 +275,14 @@ impl<C: StackConfig> Stack<C> {
             let group = &mut operations[slot.index() % SLOT_GROUPS];
             *group = group.wrapping_add(area.slot_operations(slot));
         }
-        core::array::from_fn(|group| {
-            let seen = &mut state.slot_operations[group];
-            core::mem::replace(seen, operations[group]) != operations[group]
-        })
+        core::array::from_fn(|group| !state.slot_operations[group].is_still(operations[group]))
     }
 
     fn shrink_page_lists(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
         let pages = self.pages();
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
-        if core::mem::replace(&mut state.page_operations, operations) == operations {
+        if state.page_operations.is_still(operations) {
             pages.drain_all();
         } else {
             for slot in 0..self.fast.percpu.area().slots() {

@@ -19,7 +19,8 @@ const SMALL_SHARE: u32 = 8;
 
 /// See the head of the file.
 pub(super) struct Retention {
-    looks: usize,
+    /// `looks - 1`.
+    more_looks: usize,
     /// Frames that may be in memory: those at the last look, minus those that went back since.
     footprint: u32,
     /// Frames that went back since `since_ns`, and how many were needed again.
@@ -31,11 +32,11 @@ pub(super) struct Retention {
 
 impl Retention {
     pub(super) const fn new() -> Self {
-        Self { looks: 1, footprint: 0, gone: 0, back: 0, since_ns: 0, now_ns: 0 }
+        Self { more_looks: 0, footprint: 0, gone: 0, back: 0, since_ns: 0, now_ns: 0 }
     }
 
     pub(super) fn looks(&self) -> usize {
-        self.looks
+        self.more_looks + 1
     }
 
     /// Notes a look at `now_ns`, when `footprint` frames may be in memory.
@@ -52,11 +53,11 @@ impl Retention {
             // Not even the longest delay would have kept the memory. A small amount shows nothing.
             if self.gone >= LEAST_GONE.max(footprint / SMALL_SHARE) {
                 let halvings = (away / MOST_LOOKS).min(MOST_LOOKS);
-                self.looks = (self.looks >> halvings).max(1);
+                self.more_looks = (self.looks() >> halvings).max(1) - 1;
             }
             self.forget();
         } else if self.gone >= LEAST_GONE && self.back >= self.gone / 2 {
-            self.looks = (self.looks + away + 1).min(MOST_LOOKS);
+            self.more_looks = (self.looks() + away).min(MOST_LOOKS - 1);
             self.forget();
         }
     }
