@@ -21,6 +21,7 @@ if ! hashes=$(git rev-list --no-merges "$range" 2> /dev/null); then
     exit 2
 fi
 
+readonly no_verbs='the|a|an|this|no|fixed|added|changed|fixes|adds|changes'
 checked=0 bad=0
 # complain HASH SUBJECT WHAT
 complain() {
@@ -34,8 +35,8 @@ for hash in $hashes; do
     if ((${#subject} > 72)); then
         complain "$hash" "$subject" "has ${#subject} characters, and may have 72"
     elif [[ ! $subject =~ ^[a-z_/0-9.-]+:\ [a-z] ]]; then
-        complain "$hash" "$subject" "is not 'place: verb ..', as in 'slab: take a refill from its last piece'"
-    elif [[ $subject =~ ^[^:]+:\ (the|a|an|this|no|fixed|added|changed|fixes|adds|changes)\  ]]; then
+        complain "$hash" "$subject" "is not 'place: verb ..', as in 'slab: split a full list'"
+    elif [[ $subject =~ ^[^:]+:\ ($no_verbs)\  ]]; then
         complain "$hash" "$subject" "does not begin with a verb in the imperative after the place"
     elif [[ $subject == *. ]]; then
         complain "$hash" "$subject" "ends with a full stop"

@@ -41,12 +41,13 @@ unsafe extern "C" fn has_some_only(
         let headers = core::slice::from_raw_parts((*object).dlpi_phdr, (*object).dlpi_phnum.into());
         (&*functions.cast::<Functions>(), (*object).dlpi_addr as usize, headers)
     };
-    let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-    let is_inside = |function: &&usize| {
-        let offset = function.wrapping_sub(base) as u64;
-        loaded().any(|header| offset.wrapping_sub(header.p_vaddr) < header.p_memsz)
-    };
-    c_int::from((1..functions.len()).contains(&functions.iter().filter(is_inside).count()))
+    let mut found = 0;
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        let is_inside = |it: &&usize| it.wrapping_sub(start) < header.p_memsz as usize;
+        found += functions.iter().filter(is_inside).count();
+    }
+    c_int::from(found != 0 && found != functions.len())
 }
 
 /// Returns whether [`look_for`] has found such code.

@@ -149,6 +149,7 @@ fn all_who_wait_for_a_fill_get_its_error() {
 fn a_backing_that_panics_has_failed() {
     let disk = Disk::of_pages(64);
     let mapping = PageCache::open(readable(&disk)).unwrap();
+    disk.is_quiet.store(true, SeqCst);
     disk.panics.store(true, SeqCst);
     thread::scope(|scope| {
         assert!(scope.spawn(|| mapping.read(0).map(drop)).join().is_err(), "the panic goes on");
