@@ -236,4 +236,16 @@ static UNUSED void shuffle(struct objects *objects, uint64_t *random)
     }
 }
 
+/* Number of the kernel's mappings in this process. */
+static UNUSED size_t mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL, "/proc/self/maps");
+    size_t lines = 0;
+    for (int c; (c = fgetc(maps)) != EOF;)
+        lines += c == '\n';
+    fclose(maps);
+    return lines;
+}
+
 #endif

@@ -9,17 +9,6 @@
 
 enum { ROUNDS = 3, OBJECTS_BYTES = 160 << 20 };
 
-static size_t mappings(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    CHECK(maps != NULL, "/proc/self/maps");
-    size_t lines = 0;
-    for (int c; (c = fgetc(maps)) != EOF;)
-        lines += c == '\n';
-    fclose(maps);
-    return lines;
-}
-
 static void fill(struct objects *objects, size_t size)
 {
     while (objects->bytes < OBJECTS_BYTES)

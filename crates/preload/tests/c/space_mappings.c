@@ -5,17 +5,6 @@
 #include "deadline.h"
 #include "memory.h"
 
-static size_t mappings(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    CHECK(maps != NULL, "/proc/self/maps");
-    size_t lines = 0;
-    for (int c; (c = fgetc(maps)) != EOF;)
-        lines += c == '\n';
-    fclose(maps);
-    return lines;
-}
-
 static void grow(size_t count, size_t from, size_t to, size_t step, int is_sparse)
 {
     char **buffers = malloc(count * sizeof(char *));
