@@ -148,11 +148,10 @@ pub(crate) fn begin_fork() {
     dismiss();
 }
 
-/// Called in the parent, and in the child after [`forget_thread`]. (The handlers of a process with
-/// one thread may fork again.)
-pub(crate) fn end_fork(in_child: bool, had_others: bool) {
-    if in_child && had_others {
-        // Forks of other threads end in the parent only.
+/// Called in the parent, and in the child after [`forget_thread`]. `are_all_over`: the caller is a
+/// child, where the forks of other threads do not end. (Handlers of the same thread may fork, too.)
+pub(crate) fn end_fork(are_all_over: bool) {
+    if are_all_over {
         FORKS.store(0, Ordering::Relaxed);
     } else {
         FORKS.fetch_sub(1, Ordering::Relaxed);

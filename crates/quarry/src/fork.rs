@@ -50,13 +50,12 @@ extern "C" fn before() {
 }
 
 extern "C" fn in_parent() {
-    let had_others = HAD_OTHERS.load(Ordering::Relaxed);
-    if had_others {
+    if HAD_OTHERS.load(Ordering::Relaxed) {
         let _errno = KeepErrno::new();
         GATE.open();
         glibc::unlock_streams();
     }
-    background::end_fork(false, had_others);
+    background::end_fork(false);
 }
 
 extern "C" fn in_child() {
@@ -76,7 +75,7 @@ extern "C" fn in_child() {
         GATE.open_in_child();
         glibc::reset_streams();
     }
-    background::end_fork(true, HAD_OTHERS.load(Ordering::Relaxed));
+    background::end_fork(HAD_OTHERS.load(Ordering::Relaxed));
     heap_profile::adopt_in_child();
     // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {

@@ -1,5 +1,6 @@
 //! See the head of the module.
 
+use crate::known::Known;
 use crate::percpu::rseq_offset;
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering, task, timer};
 use crate::system_call::{map, process_id, protect, unmap};
@@ -24,10 +25,8 @@ const UNREGISTERED: i32 = -1;
 
 type AllocateTls = unsafe extern "C" fn(*mut c_void) -> *mut u8;
 
-/// The loader's function that makes thread-local storage; 0 before `look_up`, [`NONE`] if there is
-/// none.
-static ALLOCATE_TLS: AtomicUsize = AtomicUsize::new(0);
-const NONE: usize = 1;
+/// Stands for the address of a function that the loader does not have.
+const NONE: u64 = 1;
 /// The thread control block, and the end of the stack; 0 before the first thread.
 static BLOCK: AtomicUsize = AtomicUsize::new(0);
 static STACK_END: AtomicUsize = AtomicUsize::new(0);
@@ -101,9 +100,15 @@ fn register_sequences() {
 /// Looks up what `start` needs. If Quarry is the C library's `malloc`, this must not be called
 /// inside `free`: `dlsym` frees the message of its last error, and forgets it only afterwards.
 pub fn look_up() {
+    allocate_tls();
+}
+
+/// The loader's function that makes thread-local storage, or [`NONE`].
+fn allocate_tls() -> u64 {
+    static ADDRESS: Known = Known::new();
     // SAFETY: the name is NUL-terminated.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr()) };
-    ALLOCATE_TLS.store((found as usize).max(NONE), Ordering::Relaxed);
+    let find = || unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr()) };
+    ADDRESS.get(|| (find() as u64).max(NONE))
 }
 
 /// Makes the storage and the stack at the first call. The caller is the only thread of the process
@@ -112,10 +117,7 @@ fn prepare() -> bool {
     if BLOCK.load(Ordering::Relaxed) != 0 {
         return true;
     }
-    if ALLOCATE_TLS.load(Ordering::Relaxed) == 0 {
-        look_up();
-    }
-    let found = ALLOCATE_TLS.load(Ordering::Relaxed);
+    let found = allocate_tls();
     if found == NONE {
         return false;
     }
@@ -128,7 +130,7 @@ fn prepare() -> bool {
             return false;
         };
         let _ = protect(stack.as_ptr(), GUARD_BYTES, libc::PROT_NONE);
-        let block = core::mem::transmute::<usize, AllocateTls>(found)(null_mut());
+        let block = core::mem::transmute::<u64, AllocateTls>(found)(null_mut());
         if block.is_null() {
             unmap(stack.as_ptr(), bytes);
             return false;
