@@ -98,7 +98,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// # Safety
     /// `object` is an object of this cache.
     #[inline]
-    unsafe fn start(self, object: Object) -> Object {
+    pub(super) unsafe fn start(self, object: Object) -> Object {
         // SAFETY: the link lies before the object (caller's promise).
         unsafe { object.sub(self.stack.fast.link(self.id)) }
     }
@@ -169,21 +169,19 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline(never)]
     fn demand_slow(self, address: *mut u8) -> Object {
         let stack = self.stack;
-        let start = address.wrapping_sub(stack.fast.link(self.id));
-        if stack.find(start) == Ok(Owner::Object(self.id))
-            && let Some(object) = Object::new(address)
-        {
-            return object;
-        }
         let found = stack.find(address).map_err(|misuse| match misuse {
             Misuse::Unowned(pfn) => stack.unowned(pfn),
             other => other,
         });
+        if let (Ok(Owner::Object(id)), Some(object)) = (found, Object::new(address))
+            && id == self.id
+        {
+            return object;
+        }
         let misuse = match found {
             Ok(Owner::Object(of)) | Err(Misuse::InsideObject(of)) if of != self.id => {
                 Misuse::OtherCache { of, given: self.id }
             }
-            Ok(Owner::Object(id)) => Misuse::InsideObject(id),
             // Objects between guard pages, and those with red zones, lie inside their block.
             Ok(_) | Err(Misuse::InsideBlock) => Misuse::NoObject(self.id),
             Err(misuse) => misuse,

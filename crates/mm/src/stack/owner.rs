@@ -24,14 +24,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// The allocation that was found at an address; aborts if the program owns nothing there.
     pub(super) fn accept(&self, entry: Entry, at: *mut u8, found: Result<Owner, Misuse>) -> Owner {
-        match found {
-            // If an object has a link, its user only ever gets the address after the link.
-            Ok(Owner::Object(id)) if self.fast.link(id) > 0 => {
-                self.misuse(entry, at, Misuse::InsideObject(id))
-            }
-            Ok(owner) => owner,
-            Err(misuse) => self.misuse(entry, at, misuse),
-        }
+        found.unwrap_or_else(|misuse| self.misuse(entry, at, misuse))
     }
 
     /// The allocation that starts at `address`, also while the fast paths are closed, or the reason
@@ -45,7 +38,11 @@ impl<C: StackConfig> Stack<C> {
     /// [`find`](Self::find) in a frame of this kind, to which the address belongs.
     pub(super) fn find_in(&self, pfn: Pfn, kind: Kind, address: *mut u8) -> Result<Owner, Misuse> {
         if let Some(id) = cache_of(self.frames(), pfn) {
-            let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
+            // If an object has a link, its user only ever gets the address after the link. (An
+            // address in the first `link` bytes of a slab becomes one of the slab before, so near
+            // its end that no object starts there.)
+            let start = address.wrapping_sub(self.fast.link(id));
+            let offset = (start as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
             let is_object = match id.place() {
                 None => self.fast.geometry[id.index()].is_object(offset),
                 Some(_) => self.caches.get(id).is_some_and(|cache| {
@@ -97,7 +94,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline(never)]
     pub(super) fn bytes_of(&self, owner: Owner) -> usize {
         match owner {
-            Owner::Object(id) => self.known_cache(id).stride(),
+            Owner::Object(id) => self.known_cache(id).object_bytes(),
             Owner::Pages(pfn) | Owner::Mapping(pfn) => {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }

@@ -44,10 +44,12 @@ impl<C: StackConfig> Stack<C> {
             return size;
         }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
-        if let Owner::Object(id) = owner
-            && self.slab.is_parked(self.context().with(self.known_cache(id)), object)
-        {
-            self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
+        if let Owner::Object(id) = owner {
+            // SAFETY: an object of this cache starts there.
+            let start = unsafe { self.cache(id).start(object) };
+            if self.slab.is_parked(self.context().with(self.known_cache(id)), start) {
+                self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
+            }
         }
         self.bytes_of(owner)
     }

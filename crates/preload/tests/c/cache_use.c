@@ -3,6 +3,7 @@
  * which part runs.
  */
 #include "check.h"
+#include <malloc.h>
 #include <pthread.h>
 #include <quarry.h>
 #include <sys/wait.h>
@@ -226,6 +227,7 @@ static void many(void)
             CHECK(quarry_cache_destroy(caches[i]) == EACH, "objects of cache %zu", i);
             for (int n = 0; n < EACH; n++)
                 memset(objects[i][n], 9, 16);
+            CHECK(malloc_usable_size(objects[i][0]) >= 16 + i * 7, "bytes of cache %zu", i);
             if (i % 2)
                 free(objects[i][0]);
             else
