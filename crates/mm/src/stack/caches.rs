@@ -33,8 +33,8 @@ impl<C: StackConfig> Deref for CacheRef<'_, C> {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The cache with this number, which [`create_cache`](Self::create_cache) returned; using it
-    /// panics if the cache is gone. O(1).
+    /// The cache with this number, which [`create_cache`](super::StackHost::create_cache) returned;
+    /// using it panics if the cache is gone. O(1).
     #[inline]
     pub fn cache(&self, id: CacheId) -> CacheRef<'_, C> {
         CacheRef { stack: self, id }

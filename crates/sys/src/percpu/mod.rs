@@ -94,9 +94,10 @@ pub fn ask() {
 }
 
 /// Offset from the thread pointer of the place for a thread's `struct rseq`, if glibc registers it.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(any(miri, quarry_model, quarry_sim))))]
 pub(crate) fn rseq_offset() -> Option<isize> {
-    #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+    #[cfg(not(quarry_no_rseq))]
     return registration::glibc_rseq_offset();
-    #[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
+    #[cfg(quarry_no_rseq)]
     None
 }
