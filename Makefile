@@ -192,7 +192,7 @@ install uninstall: export TARGET := $(TARGET)
 install uninstall: export VERSION := $(VERSION)
 install uninstall: export ABI := $(ABI)
 install uninstall: export SLABS := $(SLABS)
-install uninstall: export PROGRAMS_BUILT := cache-hit $(JOBS)
+install uninstall: export PROGRAMS_BUILT := $(JOBS)
 # Exported only here: a make that is called with another PREFIX would inherit the folders below.
 install uninstall: export PREFIX := $(PREFIX)
 install uninstall: export LIBDIR := $(LIBDIR)
@@ -245,9 +245,6 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run one-budget --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
-	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches
-	@echo "==> quarry lab run cache-hit --quick"
-	$(QUARRY) lab run cache-hit --quick
 	@echo "==> quarry lab run kernel --quick"
 	$(QUARRY) lab run kernel --quick
 	@echo "==> quarry lab run zone --quick"
@@ -279,19 +276,11 @@ peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/peers.sh
 
 # In a workspace of its own, so that its packages are not among Quarry's dependencies.
-.PHONY: caches
-caches: ## caches of others beside Quarry's, for the experiment cache-hit
-	@echo "==> building the caches of others"
-	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
-		--manifest-path outside/Cargo.toml -p cache-hit
-	@mkdir -p $(TARGET)/peers
-	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
-
 .PHONY: jobs
 jobs: ## jobs as Rust programs do them, for the experiment real-programs
 	@echo "==> building the jobs"
 	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
-		--manifest-path outside/Cargo.toml -p rust-jobs
+		--manifest-path lab/outside/Cargo.toml -p rust-jobs
 	@mkdir -p $(TARGET)/peers
 	cp $(patsubst %,$(TARGET)/outside/release/%,$(JOBS)) $(TARGET)/peers/
 

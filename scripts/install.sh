@@ -83,7 +83,7 @@ put_built 644 "$TARGET/release/libquarry_tracer.so" "$LIBDIR/quarry/libquarry_tr
 for program in quarry-sim quarry-predict quarry-sqlite-load; do
     put_built 755 "$TARGET/tools/$program" "$LIBDIR/quarry/$program"
 done
-# Programs and scripts that experiments start; `make caches` and `make jobs` build the programs.
+# Programs and scripts that experiments start; `make jobs` builds the programs.
 for program in $PROGRAMS_BUILT; do
     put_built 755 "$TARGET/peers/$program" "$LIBDIR/quarry/peers/$program"
 done

@@ -69,7 +69,7 @@ steps_of_all=(
     "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
     "install    Debian packages built, installed, used and removed; crates packaged [lab]"
-    "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
+    "outside    engines on Quarry's page cache, and jobs, in their own workspace"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
@@ -237,12 +237,12 @@ step_install() {
     make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
-# The target folder is that of `make caches`.
+# The target folder is that of `make jobs`.
 step_outside() {
     local -x CARGO_TARGET_DIR=$PWD/$target/outside
     [[ $target != /* ]] || CARGO_TARGET_DIR=$target/outside
-    local manifest=(--locked --manifest-path outside/Cargo.toml)
-    cargo fmt --manifest-path outside/Cargo.toml --all --check \
+    local manifest=(--locked --manifest-path lab/outside/Cargo.toml)
+    cargo fmt --manifest-path lab/outside/Cargo.toml --all --check \
         && cargo clippy --release "${manifest[@]}" --workspace --all-targets -- -D warnings \
         && cargo test --release "${manifest[@]}" --workspace
 }

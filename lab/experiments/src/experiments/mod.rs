@@ -9,7 +9,6 @@
 //! a line here, and a line of `EXPERIMENTS` in `tests/lab/replay.rs`. The documents' figures that
 //! replays are compared with are in `data/documents`.
 
-mod cache_hit;
 mod cast;
 mod churn;
 mod containment;
@@ -48,7 +47,6 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<growth::Growth>("~2 s"),
     Entry::of::<start_up::StartUp>("~1 s"),
     Entry::of::<churn::Churn>("~2 s"),
-    Entry::of::<cache_hit::CacheHit>("~30 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
     Entry::of::<zone::Zone>("~6 s"),
     Entry::of::<fragmentation::Fragmentation>("~2 s"),

@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// Arguments that one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 34] = [
+const OF_ONE: [(&str, &str, &str); 30] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -35,10 +35,6 @@ const OF_ONE: [(&str, &str, &str); 34] = [
     ("malloc-patterns", "--variants=glibc,glibc", "glibc is named twice"),
     ("malloc-patterns", "--variants=x=/no/such.so,glibc", "x=/no/such.so: No such file"),
     ("peers", "--only=bogus", "bogus"),
-    ("cache-hit", "--only=bogus", "bogus"),
-    ("cache-hit", "--mib=0", "'0'"),
-    ("cache-hit", "--latency-us=x", "'x'"),
-    ("cache-hit", "--variants=quarry,quarry", "quarry is named twice"),
     ("zone", "--only=bogus", "no row --only bogus; "),
     ("zone", "--variants=order1", "no variant --variants order1; "),
     ("zone", "--variants=zone,zone", "zone is named twice"),
