@@ -34,7 +34,7 @@ SIM := $(TARGET)/tools/quarry-sim
 PREDICT := $(TARGET)/tools/quarry-predict
 # What `quarry record` preloads.
 TRACER := $(TARGET)/release/libquarry_tracer.so
-# The work of the experiments on SQLite.
+# The work of the experiment on one budget.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
 SQLITE := $(TARGET)/release/libquarry_sqlite.so
 # A batch job and a service in Rust, for the experiment real-programs.
@@ -238,10 +238,7 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
-	@echo "==> quarry lab run sqlite-budget|sqlite-hot|truncate-stall|one-budget --quick"
-	$(QUARRY) lab run sqlite-budget --quick
-	$(QUARRY) lab run sqlite-hot --quick
-	$(QUARRY) lab run truncate-stall --quick
+	@echo "==> quarry lab run one-budget --quick"
 	$(QUARRY) lab run one-budget --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick

@@ -2,7 +2,7 @@
 //! with fixed halves of the same memory: the experiment `one-budget`.
 
 use crate::histogram::Histogram;
-use crate::zipf::Random;
+use crate::random::Random;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use quarry::{

@@ -1,7 +1,7 @@
 //! Lets each allocation of a workload fail in turn, alone or with all later ones, as SQLite's own
 //! tests do: the workload must fail with SQLITE_NOMEM, the database stay sound, and no memory leak.
 
-use crate::api::Api;
+use crate::api::{Api, plain};
 use crate::connection::{Connection, SqlError};
 use crate::script::answer;
 use crate::variant::{Variant, asked, configured, page_cache_methods};
@@ -169,8 +169,8 @@ unsafe extern "C" fn fetch(
 
 impl Faults {
     pub(crate) fn run(self) -> Result<Figures> {
-        self.variant.set_up(64 << 20)?;
-        let api = self.variant.api();
+        let api = plain();
+        self.variant.set_up(api, 64 << 20)?;
         // SQLite counts its allocated bytes, which shows leaks.
         configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
         install(api)?;

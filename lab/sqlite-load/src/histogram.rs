@@ -21,14 +21,6 @@ impl Histogram {
         self.most = self.most.max(ns);
     }
 
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
-        }
-        self.total += other.total;
-        self.most = self.most.max(other.most);
-    }
-
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -88,14 +80,5 @@ mod tests {
             let found = histogram.quantile(part);
             prop_assert!(found >= exact && found - exact <= exact / 16, "{found} for {exact}");
         }
-    }
-
-    #[test]
-    fn merged_counts_are_those_of_both() {
-        let (mut one, mut other) = (Histogram::new(), Histogram::new());
-        one.add(3);
-        other.add(1000);
-        one.merge(&other);
-        assert_eq!((one.quantile(0.5), one.quantile(1.0), one.most()), (3, 1000, 1000));
     }
 }

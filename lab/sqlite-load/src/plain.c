@@ -26,9 +26,6 @@ struct quarry_plain_api {
   int (*column_bytes)(sqlite3_stmt *, int);
   const char *(*errmsg)(sqlite3 *);
   int (*extended_errcode)(sqlite3 *);
-  sqlite3_vfs *(*vfs_find)(const char *);
-  int (*vfs_register)(sqlite3_vfs *, int);
-  sqlite3_int64 (*soft_heap_limit64)(sqlite3_int64);
   sqlite3_int64 (*memory_used)(void);
 };
 
@@ -53,8 +50,5 @@ const struct quarry_plain_api quarry_plain_api = {
   sqlite3_column_bytes,
   sqlite3_errmsg,
   sqlite3_extended_errcode,
-  sqlite3_vfs_find,
-  sqlite3_vfs_register,
-  sqlite3_soft_heap_limit64,
   sqlite3_memory_used,
 };

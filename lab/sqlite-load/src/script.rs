@@ -1,5 +1,6 @@
 //! Runs SQL and prints the answers, to compare page caches.
 
+use crate::api::plain;
 use crate::connection::{Connection, Statement};
 use crate::variant::Variant;
 use anyhow::{Context, Result};
@@ -28,13 +29,13 @@ impl Script {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.file.display().to_string();
         let text = fs::read_to_string(&self.file).context(name)?;
-        self.variant.set_up(self.budget)?;
+        self.variant.set_up(plain(), self.budget)?;
         let mut out = BufWriter::new(stdout().lock());
         {
             // SQLite takes an empty name for a temporary database.
             let is_temporary = self.database == Path::new("temporary");
             let database = if is_temporary { Path::new("") } else { &self.database };
-            let connection = Connection::create(self.variant.api(), database)?;
+            let connection = Connection::create(plain(), database)?;
             answer(&connection, &text, &mut out)?;
         }
         Ok(out.flush()?)

@@ -2,11 +2,10 @@
 //! database has a rollback journal, the other a write-ahead log. The threads print each commit as a
 //! line, for the test that kills the process.
 
-use crate::api::Api;
+use crate::api::{Api, plain};
 use crate::connection::{Connection, SqlError};
-use crate::databases::mixed;
+use crate::random::{Random, mixed};
 use crate::variant::Variant;
-use crate::zipf::Random;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use std::io::{Write, stdout};
@@ -47,8 +46,8 @@ const DATABASES: [(&str, &str); 2] = [("journal.db", "DELETE"), ("wal.db", "WAL"
 
 impl Stress {
     pub(crate) fn run(self) -> Result<()> {
-        self.variant.set_up(self.budget)?;
-        let api = self.variant.api();
+        let api = plain();
+        self.variant.set_up(api, self.budget)?;
         if self.check {
             return self.check_all(api);
         }

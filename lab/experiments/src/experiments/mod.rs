@@ -19,12 +19,12 @@ mod growth;
 mod idle_return;
 mod kernel;
 mod malloc_patterns;
+mod one_budget;
 mod peers;
 mod plan;
 mod programs;
 mod real_programs;
 mod replay;
-mod sqlite;
 mod start_up;
 mod zone;
 
@@ -69,10 +69,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of_replay("reaim", "~1 s"),
     Entry::of_replay("dbench4", "~1 s"),
     Entry::of_replay("varmail", "~1 s"),
-    Entry::of::<sqlite::budget::SqliteBudget>("~4 s"),
-    Entry::of::<sqlite::hot::SqliteHot>("~2 s"),
-    Entry::of::<sqlite::truncate::TruncateStall>("~2 s"),
-    Entry::of::<sqlite::one_budget::OneBudget>("~2 s"),
+    Entry::of::<one_budget::OneBudget>("~2 s"),
     Entry::of::<empty::Empty>("~1 s"),
 ];
 
