@@ -244,8 +244,6 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run peers --quick
 	@echo "==> quarry lab run kernel --quick"
 	$(QUARRY) lab run kernel --quick
-	@echo "==> quarry lab run zone --quick"
-	$(QUARRY) lab run zone --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 	@echo "==> quarry lab run programs --quick --only git,perl,php"

@@ -33,7 +33,6 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sqlite-object/src/",
     "lab/sqlite-load/src/",
     "lab/experiments/src/containment/machine.rs",
-    "lab/experiments/src/frames/llfree.rs",
     "lab/experiments/src/patterns/",
     "bench/profile/src/bell.rs",
     "lab/replay/src/",

@@ -5,7 +5,7 @@
 //! patterns       workloads on malloc, run inside a sample
 //! predict        the documents' figures beside those of a simulated machine
 //! real_programs  well-known programs, each with a fixed amount of work
-//! frames         the zone, the page lists and LLFree by themselves
+//! frames         frames without memory, under the page lists of a policy
 //! day            a day of a memory in simulated time
 //! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives

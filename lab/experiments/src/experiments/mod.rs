@@ -26,7 +26,6 @@ mod programs;
 mod real_programs;
 mod replay;
 mod start_up;
-mod zone;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
@@ -48,7 +47,6 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<start_up::StartUp>("~1 s"),
     Entry::of::<churn::Churn>("~2 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
-    Entry::of::<zone::Zone>("~6 s"),
     Entry::of::<fragmentation::Fragmentation>("~2 s"),
     Entry::of::<containment::Containment>("~4 min"),
     Entry::of_replay("netperf-udp-stream", "~2 s"),

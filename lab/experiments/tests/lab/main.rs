@@ -12,4 +12,3 @@ mod sharding;
 mod support;
 mod traces;
 mod usage;
-mod zone;
