@@ -5,8 +5,6 @@
 //! patterns       workloads on malloc, run inside a sample
 //! predict        the documents' figures beside those of a simulated machine
 //! real_programs  well-known programs, each with a fixed amount of work
-//! frames         frames without memory, under the page lists of a policy
-//! day            a day of a memory in simulated time
 //! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
@@ -20,10 +18,8 @@
 //! it. A copy of the baseline runs as another variant, to show the machine's noise in every result.
 
 mod containment;
-mod day;
 mod driven;
 mod experiments;
-mod frames;
 mod patterns;
 mod predict;
 mod ready_program;

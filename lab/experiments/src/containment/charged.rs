@@ -4,12 +4,13 @@
 //!
 //! Equation: `used of a group = frames of the blocks that it pays for <= limit`.
 
-use crate::frames;
 use anyhow::{Result, anyhow};
 use quarry_eras::pages::Chosen;
-use quarry_mm::frame::{FRAME_SHIFT, MigrateType, Order, Pfn};
-use quarry_mm::pcp::{Machine, Page, PageAllocator, PageRequest};
+use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, MigrateType, NodeId, Order, Pfn};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::pcp::{Machine, Page, PageAllocator, PageConfig, PageRequest};
 use quarry_mm::slab::SlabPages;
+use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -37,11 +38,21 @@ impl Charged {
     /// Builds a memory of `mib` MiB or a few more, whose groups have at most `limit` frames each.
     pub(super) fn build(mib: u32, limit: u32) -> Result<Self> {
         let frames = mib.next_multiple_of(8) << (20 - FRAME_SHIFT);
-        let mut config = frames::config(Chosen::named("order0").expect("a policy"), frames);
+        // Frames without memory, present from the start.
+        let mut config = PageConfig {
+            // Twice their size, because an allocator skips some.
+            reserve_bytes: 2 * frames as usize * FRAME_BYTES,
+            initial_frames: frames / u32::from(NODES),
+            grow: false,
+            nodes: 1,
+            node_of_slot: |_| NodeId(0),
+            policy: Chosen::named("order0").expect("a policy"),
+            ..StackOptions::default().pages
+        };
         config.declare(Machine { cpus: CPUS, frames, nodes: NODES });
-        config.initial_frames = frames / u32::from(NODES);
+        let pages = PageAllocator::build(&Linux, &config, CPUS);
         Ok(Self {
-            pages: frames::allocator(&config, CPUS)?,
+            pages: pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))?,
             used: RefCell::default(),
             limit,
             payer: Cell::default(),

@@ -14,7 +14,6 @@ mod churn;
 mod containment;
 mod empty;
 mod fleet;
-mod fragmentation;
 mod growth;
 mod idle_return;
 mod kernel;
@@ -47,7 +46,6 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<start_up::StartUp>("~1 s"),
     Entry::of::<churn::Churn>("~2 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
-    Entry::of::<fragmentation::Fragmentation>("~2 s"),
     Entry::of::<containment::Containment>("~4 min"),
     Entry::of_replay("netperf-udp-stream", "~2 s"),
     Entry::of_replay("netperf-tcp-stream", "~2 s"),

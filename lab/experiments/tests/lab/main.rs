@@ -1,6 +1,5 @@
 //! The command `quarry-lab` as a user of `quarry lab` meets it.
 
-mod fragmentation;
 mod kernel;
 mod peers;
 mod programs;

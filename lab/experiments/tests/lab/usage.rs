@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// Arguments that one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 27] = [
+const OF_ONE: [(&str, &str, &str); 23] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -35,10 +35,6 @@ const OF_ONE: [(&str, &str, &str); 27] = [
     ("malloc-patterns", "--variants=glibc,glibc", "glibc is named twice"),
     ("malloc-patterns", "--variants=x=/no/such.so,glibc", "x=/no/such.so: No such file"),
     ("peers", "--only=bogus", "bogus"),
-    ("fragmentation", "--variants=order1", "no variant --variants order1; "),
-    ("fragmentation", "--variants=order0,order0", "order0 is named twice"),
-    ("fragmentation", "--mib=300", "'300'"),
-    ("fragmentation", "--hours=0", "'0'"),
     ("containment", "--jobs=trace=x", "x is no number of KiB"),
     ("real-programs", "--only=bogus", "bogus"),
     ("idle-return", "--survivors=x", "'x'"),
