@@ -25,10 +25,9 @@ const LEAST_POINTS: usize = 3;
 /// `quarry lab predict ...`
 #[derive(Args)]
 pub struct PredictArgs {
-    /// The document: 000 (`UDP_STREAM`, hackbench), 001 (truncation, for which there are only
-    /// suppositions), 002 (`TCP_RR`), 003 (`UDP-U-4k`) or 004 (page faults). `llfree` means
-    /// published figures of Linux's frame allocator on 26 cores.
-    #[arg(value_parser = ["000", "001", "002", "003", "004", "llfree"])]
+    /// The document: 001 (truncation, for which there are only suppositions), 002 (`TCP_RR`) or 004
+    /// (page faults). `llfree` means published figures of Linux's frame allocator on 26 cores.
+    #[arg(value_parser = ["001", "002", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
     #[arg(long)]
@@ -106,7 +105,7 @@ fn figure(value: f64) -> String {
 }
 
 fn mark(cell: &Cell) -> &str {
-    if cell.calibrated { "fitted" } else { &cell.note }
+    if cell.calibrated { "fitted" } else { "" }
 }
 
 fn table(cells: &[Cell]) -> String {
@@ -273,20 +272,16 @@ mod tests {
              "error_points":7.0,"calibrated":false},
             {"row":"4 tasks","column":"gain","document":2.6,"predicted":12.0,
              "error_points":9.4,"calibrated":false,
-             "scored":{"group":"gains","no_effect_points":-2.6,"deviation_points":0.0}},
-            {"row":"send-64","column":"gain","document":46.0,"predicted":0.0,
-             "error_points":-46.0,"calibrated":false,"note":"withdrawn",
-             "scored":{"group":"gains","no_effect_points":-46.0,"deviation_points":0.0}}
+             "scored":{"group":"gains","no_effect_points":-2.6,"deviation_points":0.0}}
         ],"events":1}"#;
         let printed: Printed = serde_json::from_str(text).unwrap();
         Printed { skill: quarry_predict::skill(&printed.cells), ..printed }
     }
 
     #[test]
-    fn what_was_fitted_or_withdrawn_is_no_prediction() {
+    fn what_was_fitted_is_no_prediction() {
         let text = tables(&printed());
         assert!(text.contains("698391    -1.0 fitted\n"), "{text}");
-        assert!(text.contains("-46.0 withdrawn\n"), "{text}");
         let score = text.lines().find(|line| line.starts_with(" gains")).expect(&text);
         let score: Vec<&str> = score.split_whitespace().collect();
         assert_eq!(score, ["gains", "all", "1", "2.6", "9.4", "-2.62", "1", "of", "1"]);
@@ -329,7 +324,7 @@ mod tests {
         let curve = &curves(&printed.cells)[0];
         assert_eq!((&*curve.title, curve.lines[0].points.len()), ("rate", 4), "one task, too");
         let page = page(&printed);
-        assert_eq!(page.matches("class=\"worse\"").count(), 3, "{page}");
+        assert_eq!(page.matches("class=\"worse\"").count(), 2, "{page}");
         for part in
             ["+9.4", "no effect", "Linux 4.15", "<svg", "color-scheme", "width=device-width"]
         {

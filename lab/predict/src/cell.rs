@@ -17,9 +17,6 @@ pub struct Cell {
     pub error_points: f64,
     /// True if a constant was fitted to this cell.
     pub calibrated: bool,
-    /// A remark for readers; empty as a rule.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub note: String,
     /// The facts that a score needs of a figure that is an effect, such as a gain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scored: Option<Scored>,
@@ -53,9 +50,9 @@ impl Cell {
     #[must_use]
     pub fn percent(row: &str, column: &str, document: f64, predicted: f64) -> Self {
         let error_points = predicted - document;
-        let (row, column, note) = (row.to_owned(), column.to_owned(), String::new());
+        let (row, column) = (row.to_owned(), column.to_owned());
         let (calibrated, scored) = (false, None);
-        Self { row, column, document, predicted, error_points, calibrated, note, scored }
+        Self { row, column, document, predicted, error_points, calibrated, scored }
     }
 
     /// The cell of a rate or a time.
@@ -69,12 +66,6 @@ impl Cell {
     #[must_use]
     pub fn calibrated(self) -> Self {
         Self { calibrated: true, ..self }
-    }
-
-    /// Adds a remark, which also excludes the cell from the predictions.
-    #[must_use]
-    pub fn noting(self, note: &str) -> Self {
-        Self { note: note.to_owned(), ..self }
     }
 
     /// Makes the cell of a gain or loss in per cent: 0 without an effect. It is scored in a group.
@@ -108,10 +99,10 @@ impl Cell {
         self
     }
 
-    /// Returns whether the cell is a prediction: nothing was fitted to it, and it has no remark.
+    /// Returns whether the cell is a prediction: nothing was fitted to it.
     #[must_use]
     pub fn is_prediction(&self) -> bool {
-        !self.calibrated && self.note.is_empty()
+        !self.calibrated
     }
 }
 

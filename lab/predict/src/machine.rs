@@ -8,11 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The files of the documents' machines, by name.
-const FILES: [(&str, &str); 7] = [
-    ("000-two-sockets", include_str!("../data/machines/000-two-sockets.toml")),
-    ("000-one-socket", include_str!("../data/machines/000-one-socket.toml")),
+const FILES: [(&str, &str); 4] = [
     ("002", include_str!("../data/machines/002.toml")),
-    ("003", include_str!("../data/machines/003.toml")),
     ("two-cpus", include_str!("../data/machines/two-cpus.toml")),
     ("004", include_str!("../data/machines/004.toml")),
     ("llfree", include_str!("../data/machines/llfree.toml")),

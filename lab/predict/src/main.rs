@@ -6,9 +6,6 @@
 //! documents     the figures of the documents
 //! faults        document 004
 //! transactions  document 002
-//! packets       document 003
-//! messages      document 000: packets of netperf, and hackbench
-//! sockets       document 000: sockperf
 //! truncation    document 001, which gives no figure to predict
 //! bulk          figures of Linux's frame allocator that others published
 //! fit           constants fitted anew, with each cell left out in turn
@@ -28,10 +25,7 @@ mod documents;
 mod faults;
 mod fit;
 mod machine;
-mod messages;
-mod packets;
 mod run;
-mod sockets;
 mod transactions;
 mod truncation;
 
@@ -44,8 +38,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [--quick]
                [--set CONSTANT=VALUE]..
-  DOCUMENT        000, 001, 002, 003 or 004; `llfree` for a cross-check; `counters` for the
-                  counts of two CPUs
+  DOCUMENT        001, 002 or 004; `llfree` for a cross-check; `counters` for the counts of
+                  two CPUs
   --calibrate     only the cells that constants were fitted to
   --leave-out     fitted constants, as they are without each of these cells
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
@@ -53,22 +47,16 @@ quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [
   --quick         a fifth of the simulated time, and no suppositions: for a look
   --set           another value of a constant of the machines; can be given several times";
 
-/// The machines on which document 000 ran sockperf and hackbench.
-const SOCKPERF_MACHINE: &str = "000-two-sockets";
-const HACKBENCH_MACHINE: &str = "000-one-socket";
-
 /// The word on the command line, in place of a document, that prints the counts of two CPUs.
 const COUNTERS: &str = "counters";
 
-/// The documents, each with the files of its machines.
-const DOCUMENTS: [(&str, &[&str]); 7] = [
-    ("000", &[SOCKPERF_MACHINE, HACKBENCH_MACHINE]),
-    ("001", &[truncation::MACHINE]),
-    ("002", &[transactions::MACHINE]),
-    ("003", &[packets::MACHINE]),
-    ("004", &[faults::MACHINE]),
-    (bulk::MACHINE, &[bulk::MACHINE]),
-    (COUNTERS, &[counters::MACHINE]),
+/// The documents, each with the file of its machine.
+const DOCUMENTS: [(&str, &str); 5] = [
+    ("001", truncation::MACHINE),
+    ("002", transactions::MACHINE),
+    ("004", faults::MACHINE),
+    (bulk::MACHINE, bulk::MACHINE),
+    (COUNTERS, counters::MACHINE),
 ];
 
 /// The largest value that `--set` accepts: one second in ns, so that no sum of a replay overflows.
@@ -86,10 +74,9 @@ fn unknown(what: &str, name: &str, accepted: impl IntoIterator<Item = impl ToStr
     anyhow!("no {what} {name}; accepted: {}", accepted.join(", "))
 }
 
-#[derive(Default)]
 struct Options {
     document: String,
-    machines: Vec<MachineFile>,
+    machine: MachineFile,
     calibrate: bool,
     leave_out: bool,
     sensitivity: bool,
@@ -98,29 +85,28 @@ struct Options {
 
 impl Options {
     /// Reads the command line. Refuses rows, constants and values that the document and its
-    /// machines do not have: else the replays would run for minutes and ignore such an option.
+    /// machine do not have: else the replays would run for minutes and ignore such an option.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let document = words.next().context("no document; `quarry-predict --help` lists them")?;
         let known = DOCUMENTS.iter().find(|(name, _)| *name == document);
         let names = DOCUMENTS.map(|(name, _)| name);
-        let (_, machines) = known.ok_or_else(|| unknown("document", &document, names))?;
-        let machines = machines.iter().map(|name| MachineFile::named(name)).collect();
-        let mut options = Self { document, machines, ..Self::default() };
+        let (_, machine) = known.ok_or_else(|| unknown("document", &document, names))?;
+        let machine = MachineFile::named(machine);
+        let (calibrate, leave_out, sensitivity, only) = (false, false, false, None);
+        let mut options = Self { document, machine, calibrate, leave_out, sensitivity, only };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word}: no value"));
             match word.as_str() {
                 "--calibrate" => options.calibrate = true,
                 "--leave-out" => (options.calibrate, options.leave_out) = (true, true),
                 "--sensitivity" => options.sensitivity = true,
-                "--quick" => options.machines.iter_mut().for_each(|it| it.quick = true),
+                "--quick" => options.machine.quick = true,
                 "--only" => options.only = Some(options.row(&value()?)?),
                 "--set" => options.set(&value()?)?,
                 _ => bail!("no option {word}; `quarry-predict --help` lists them"),
             }
         }
-        for machine in &options.machines {
-            machine.costs().context("--set")?;
-        }
+        options.machine.costs().context("--set")?;
         Ok(options)
     }
 
@@ -135,44 +121,31 @@ impl Options {
         row.ok_or_else(|| unknown("row", text, rows).context(format!("--only {text}")))
     }
 
-    /// Gives a constant of the machines the value that `--set` asks for.
+    /// Gives a constant of the machine the value that `--set` asks for.
     fn set(&mut self, text: &str) -> Result<()> {
         let given = text.split_once('=').and_then(|(name, it)| Some((name, it.parse().ok()?)));
         let Some((name, value)) = given.filter(|(_, value)| (0.0..=MOST).contains(value)) else {
             bail!("--set {text}: accepted: CONSTANT=VALUE, a value from 0 to {MOST}");
         };
-        for machine in &mut self.machines {
-            let Some(known) = machine.constants.get_mut(name) else {
-                let error = unknown("constant", name, machine.constants.keys());
-                return Err(error.context(format!("--set {text}")));
-            };
-            known.value = value;
-        }
+        let constants = &mut self.machine.constants;
+        let Some(known) = constants.get_mut(name) else {
+            let error = unknown("constant", name, constants.keys());
+            return Err(error.context(format!("--set {text}")));
+        };
+        known.value = value;
         Ok(())
     }
 
     fn cells(&self, machine: &MachineFile) -> Result<Vec<Cell>> {
         match (self.document.as_str(), self.calibrate) {
-            ("001", _) => Ok(Vec::new()),
             (bulk::MACHINE, true) => bulk::calibration(machine),
             (bulk::MACHINE, false) => bulk::predict(machine),
             ("002", true) => transactions::calibration(machine, self.only),
             ("002", false) => transactions::predict(machine, self.only),
-            ("003", true) => packets::calibration(machine),
-            ("003", false) => packets::predict(machine),
             ("004", true) => faults::calibration(machine, self.only),
             ("004", false) => faults::predict(machine, self.only),
-            (_, true) => messages::calibration(machine),
-            (_, false) => {
-                let mut cells = messages::streams(machine)?;
-                if machine.name == HACKBENCH_MACHINE && !self.sensitivity {
-                    cells.extend(messages::hackbenches(machine)?);
-                }
-                if machine.name == SOCKPERF_MACHINE {
-                    cells.extend(sockets::throughputs(machine)?);
-                }
-                Ok(cells)
-            }
+            // Document 001 has no figure to predict.
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -183,16 +156,7 @@ impl Options {
             "001" => truncation::suppose(machine),
             _ if machine.quick => Ok(Vec::new()),
             "002" if self.only.is_none() => transactions::suppose(machine),
-            "003" => packets::suppose(machine),
             "004" => faults::suppose(machine, cells),
-            "000" => {
-                let mut all = messages::suppose_streams(machine, cells)?;
-                all.extend(match machine.name {
-                    SOCKPERF_MACHINE => sockets::suppose(machine)?,
-                    _ => messages::suppose(machine, cells)?,
-                });
-                Ok(all)
-            }
             _ => Ok(Vec::new()),
         }
     }
@@ -221,23 +185,21 @@ impl Options {
     fn print(&self) -> Result<()> {
         if self.document == COUNTERS {
             let (replays, us) = (&counters::REPLAYS, counters::MEASURED_US);
-            let counted = counters::count(&self.machines[0], replays, us)?;
+            let counted = counters::count(&self.machine, replays, us)?;
             println!("{}", serde_json::to_string(&counted)?);
             return Ok(());
         }
-        let (document, quick) = (self.document.clone(), self.machines[0].quick);
+        let machine = &self.machine;
+        let (document, quick) = (self.document.clone(), machine.quick);
         let mut printed = Printed { document, quick, ..Printed::default() };
-        for machine in &self.machines {
-            printed.machines.push(shown(machine));
-            if self.leave_out {
-                printed.fits.extend(fit::leave_out(machine, |it| self.cells(it))?);
-            } else if self.sensitivity {
-                printed.sensitivity.extend(self.moved(machine)?);
-            } else {
-                let cells = self.cells(machine)?;
-                printed.suppositions.extend(self.suppositions(machine, &cells)?);
-                printed.cells.extend(cells);
-            }
+        printed.machines.push(shown(machine));
+        if self.leave_out {
+            printed.fits = fit::leave_out(machine, |it| self.cells(it))?;
+        } else if self.sensitivity {
+            printed.sensitivity = self.moved(machine)?;
+        } else {
+            printed.cells = self.cells(machine)?;
+            printed.suppositions = self.suppositions(machine, &printed.cells)?;
         }
         run::end_of_progress();
         printed.skill = skill(&printed.cells);

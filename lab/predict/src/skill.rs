@@ -87,9 +87,8 @@ mod tests {
         let [first, second, third, fourth] = cells;
         let noisy = fourth.clone().deviating(9.0);
         let fitted = gain(90.0, 0.0).calibrated();
-        let noted = gain(90.0, 0.0).noting("withdrawn");
         let rate = Cell::figure("row", "rate", 100.0, 300.0);
-        let cells = [first, second, third, noisy, fitted, noted, rate];
+        let cells = [first, second, third, noisy, fitted, rate];
         let skill = skill(&cells);
         assert_eq!(skill.len(), 1);
         let all = Score { cells: 4, no_effect: 9.75, simulator: 4.5, right_sign: 3 };
