@@ -2,8 +2,8 @@
 # Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
 # the output of the command on this machine, with the command and the date above it. In a block that
 # begins with `<!-- run text: COMMAND -->` the output keeps its columns. The prose around the blocks
-# stays. On a page in docs/results, a table of `quarry lab run` with more than 10 rows becomes
-# docs/results/recorded/PAGE-N.tsv, to which the block links.
+# stays. On a page in docs/results, the block of `quarry lab run` or `compare` keeps command, date
+# and machine, and links to its output, which becomes lab/recorded/PAGE-N.txt.gz.
 #
 #   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
 #
@@ -92,28 +92,26 @@ block() {
     [[ $kind != text ]] || echo '```'
 }
 
-# tables PREFIX: writes each long table of a block into PREFIX-N.tsv, and prints a link instead.
-tables() {
+# raw PREFIX: writes the output of each block of the lab into PREFIX-N.txt; prints a link instead.
+raw() {
     awk -v prefix="$1" '
-        function flush(   row, file) {
-            if (rows > 12) {
-                file = prefix "-" (++files) ".tsv"
-                for (row = 1; row <= rows; row++) {
-                    if (row == 2) continue
-                    gsub(/^\| *| *\|$/, "", table[row])
-                    gsub(/ *\| */, "\t", table[row])
-                    print table[row] > file
+        inside && /^<!-- end/ {
+            inside = 0
+            if (rows) {
+                file = prefix "-" (++files) ".txt"
+                for (row = 1; row <= rows; row++) print block[row] > file
+                print block[1] "\n"
+                for (row = 2; row <= rows; row++) if (block[row] ~ /^[0-9]+ CPUs? \(/) {
+                    print block[row] "\n"
+                    break
                 }
                 sub(/.*\//, "", file)
-                printf "[%s](recorded/%s): %d rows\n", file, file, rows - 2
-            } else for (row = 1; row <= rows; row++) print table[row]
-            rows = 0
+                printf "[%s.gz](../../lab/recorded/%s.gz)\n", file, file
+            }
         }
-        /^<!-- run: quarry lab run/ { inside = 1 }
-        /^<!-- end/ { flush(); inside = 0 }
-        inside && /^\|/ { table[++rows] = $0; next }
-        { flush(); print }
-        END { flush() }'
+        inside { block[++rows] = $0; next }
+        { print }
+        /^<!-- run( text)?: quarry lab (run|compare)/ { inside = 1; rows = 0 }'
 }
 
 fill() {
@@ -147,10 +145,10 @@ for page in "${pages[@]}"; do
     # The old page is replaced only when the new one is complete.
     fill "$file" > "$fresh/page" || { rm -rf "$fresh"; exit 1; }
     if [[ $file == docs/results/* ]]; then
-        mkdir -p docs/results/recorded
-        rm -f "docs/results/recorded/$page"-[0-9]*.tsv
-        tables "$fresh/$page" < "$fresh/page" > "$file"
-        find "$fresh" -name '*.tsv' -exec cp {} docs/results/recorded \;
+        mkdir -p lab/recorded
+        rm -f "lab/recorded/$page"-[0-9]*.txt.gz
+        raw "$fresh/$page" < "$fresh/page" > "$file"
+        find "$fresh" -name '*.txt' -exec gzip -n9 {} \; -exec cp {}.gz lab/recorded \;
     else
         cat "$fresh/page" > "$file"
     fi

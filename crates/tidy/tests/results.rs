@@ -1,6 +1,6 @@
 //! `scripts/results.sh` records no figures of a busy machine.
 
-use quarry_tidy::figures::record::with_tables;
+use quarry_tidy::figures::record::with_records;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -91,10 +91,11 @@ fn table(rows: usize) -> String {
 }
 
 #[test]
-fn long_tables_stand_beside_a_page_of_results() {
+fn raw_output_lies_beside_a_page_of_results() {
     let repository = Repository::new("results-tables");
     repository.set_load(0.0);
-    let text = format!("Before:\n\n{}\n\nShort:\n\n{}", table(11), table(10));
+    let text =
+        format!("2 CPUs (x), glibc 2.36\nBefore:\n\n{}\n\nShort:\n\n{}\n", table(11), table(10));
     fs::write(repository.root.join("printed"), text).unwrap();
     repository.program("target/tools/quarry", "cat printed");
     let results = repository.root.join("docs/results");
@@ -103,12 +104,15 @@ fn long_tables_stand_beside_a_page_of_results() {
     let output = repository.fill();
     assert!(output.status.success(), "{output:?}");
     let page = fs::read_to_string(results.join("page.md")).unwrap();
-    assert!(page.contains("Before:\n\n[page-1.tsv](recorded/page-1.tsv): 11 rows\n\nShort:"));
-    assert!(page.contains(&table(10)) && !page.contains(&table(11)), "{page}");
-    let recorded = fs::read_to_string(results.join("recorded/page-2.tsv")).unwrap();
-    assert!(recorded.starts_with("row\tempty\t/ glibc\n0\t\t1.00 [0.9, 1.1] *\n1\t"));
-    let whole = with_tables(&page, &results).unwrap();
-    assert!(whole.contains("| 10 |  | 1.00 [0.9, 1.1] * |\n\nShort:"), "{whole}");
+    let [first, second] = [1, 2].map(|number| {
+        format!("[page-{number}.txt.gz](../../lab/recorded/page-{number}.txt.gz)\n<!-- end -->")
+    });
+    let is_in_order = page.split_once(&first).is_some_and(|(_, rest)| rest.contains(&second));
+    assert!(is_in_order && page.contains("`quarry lab run first`, 2"), "{page}");
+    assert!(page.contains("\n2 CPUs (x), glibc 2.36\n") && !page.contains("Before:"), "{page}");
+    let whole = with_records(&page, &results).unwrap();
+    assert_eq!(whole.matches(&table(11)).count(), 2, "{whole}");
+    assert!(whole.contains("Before:") && whole.contains(&table(10)), "{whole}");
 }
 
 fn cpus() -> f64 {

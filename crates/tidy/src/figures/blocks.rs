@@ -1,7 +1,7 @@
 //! The text of each marked block of a page, written from the recorded runs.
 
 use super::number::{Figure, geometric_mean, short};
-use super::record::{Run, Table, with_tables};
+use super::record::{Run, Table, with_records};
 use std::fmt::Display;
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Records {
             let of_page = |error: &dyn Display| format!("{page}: {error}");
             let path = root.join(page);
             let text = fs::read_to_string(&path).map_err(|error| of_page(&error))?;
-            let text = with_tables(&text, path.parent().unwrap_or(root))?;
+            let text = with_records(&text, path.parent().unwrap_or(root))?;
             Run::parse(&text, command).map_err(|error| of_page(&error))
         };
         Ok(Self {

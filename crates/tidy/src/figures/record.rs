@@ -1,7 +1,7 @@
 //! A run that `scripts/results.sh` has recorded in a page: its command, its machine, its tables.
 
-use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// A table of a recorded run.
 #[derive(Debug)]
@@ -46,24 +46,26 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
-/// `page`, with each table that it links to in place of the link; `folder` is the page's folder.
+/// `page`, with each record that it links to in place of the link; `folder` is the page's folder.
 ///
 /// # Errors
-/// A table that cannot be read.
-pub fn with_tables(page: &str, folder: &Path) -> Result<String, String> {
+/// A record that cannot be read.
+pub fn with_records(page: &str, folder: &Path) -> Result<String, String> {
     let mut whole = String::new();
     for line in page.lines() {
-        let name = line.strip_prefix('[').and_then(|rest| rest.split_once("](recorded/"));
-        let Some((name, _)) = name else {
+        let link =
+            line.strip_prefix('[').and_then(|rest| rest.split_once("](")?.1.strip_suffix(')'));
+        let Some(record) = link.filter(|target| target.ends_with(".txt.gz")) else {
             whole += &format!("{line}\n");
             continue;
         };
-        let path = folder.join("recorded").join(name);
-        let table =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        for row in table.lines() {
-            whole += &format!("| {} |\n", row.replace('\t', " | "));
+        let path = folder.join(record);
+        let unpacked = Command::new("gzip").arg("-cd").arg(&path).output();
+        let unpacked = unpacked.map_err(|error| format!("gzip: {error}"))?;
+        if !unpacked.status.success() {
+            return Err(String::from_utf8_lossy(&unpacked.stderr).into_owned());
         }
+        whole += &String::from_utf8_lossy(&unpacked.stdout);
     }
     Ok(whole)
 }
