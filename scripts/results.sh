@@ -2,8 +2,8 @@
 # Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
 # the output of the command on this machine, with the command and the date above it. In a block that
 # begins with `<!-- run text: COMMAND -->` the output keeps its columns. The prose around the blocks
-# stays. On a page in docs/results, the block of `quarry lab run` or `compare` keeps command, date
-# and machine, and links to its output, which becomes lab/recorded/PAGE-N.txt.gz.
+# stays. On pages of results and in docs/programs.md, the block of `quarry lab run` or `compare`
+# keeps command, date and machine, and links to its output, lab/recorded/PAGE-N.txt.gz.
 #
 #   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
 #
@@ -92,9 +92,10 @@ block() {
     [[ $kind != text ]] || echo '```'
 }
 
-# raw PREFIX: writes the output of each block of the lab into PREFIX-N.txt; prints a link instead.
+# raw PREFIX FOLDER: writes the output of each block of the lab into PREFIX-N.txt; prints instead a
+# link to that file in FOLDER, and the tables that compare Quarry with glibc, one row a program.
 raw() {
-    awk -v prefix="$1" '
+    awk -v prefix="$1" -v folder="$2" '
         inside && /^<!-- end/ {
             inside = 0
             if (rows) {
@@ -106,7 +107,15 @@ raw() {
                     break
                 }
                 sub(/.*\//, "", file)
-                printf "[%s.gz](../../lab/recorded/%s.gz)\n", file, file
+                printf "[%s.gz](%s/%s.gz)\n", file, folder, file
+                kept = 0
+                for (; row <= rows; row++) {
+                    if (block[row] ~ /^\| quarry \/ glibc/) { kept = 1; print "" }
+                    if (block[row] !~ /^\|/) kept = 0
+                    gsub(/ +/, " ", block[row])
+                    gsub(/---+/, "---", block[row])
+                    if (kept) print block[row]
+                }
             }
         }
         inside { block[++rows] = $0; next }
@@ -144,10 +153,12 @@ for page in "${pages[@]}"; do
     fresh=$(mktemp -d)
     # The old page is replaced only when the new one is complete.
     fill "$file" > "$fresh/page" || { rm -rf "$fresh"; exit 1; }
-    if [[ $file == docs/results/* ]]; then
+    if [[ $file == docs/results/* || $page == programs ]]; then
+        folder=../lab/recorded
+        [[ $file == docs/programs.md ]] || folder=../../lab/recorded
         mkdir -p lab/recorded
         rm -f "lab/recorded/$page"-[0-9]*.txt.gz
-        raw "$fresh/$page" < "$fresh/page" > "$file"
+        raw "$fresh/$page" $folder < "$fresh/page" > "$file"
         find "$fresh" -name '*.txt' -exec gzip -n9 {} \; -exec cp {}.gz lab/recorded \;
     else
         cat "$fresh/page" > "$file"
