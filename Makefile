@@ -250,7 +250,7 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run programs --quick --only git,perl,php
 
 .PHONY: results
-results: lab ## docs/results anew, or PAGES="memory peers"; nothing else should run
+results: lab ## lab/results anew, or PAGES="memory peers"; nothing else should run
 	@scripts/results.sh $(PAGES)
 
 .PHONY: programs

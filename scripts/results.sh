@@ -5,7 +5,7 @@
 # stays. On pages of results and in docs/programs.md, the block of `quarry lab run` or `compare`
 # keeps command, date and machine, and links to its output, lab/recorded/PAGE-N.txt.gz.
 #
-#   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
+#   scripts/results.sh [PAGE..]     PAGE.md in lab/results, docs/results or docs; without 000 to 004
 #
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to the command
 # that the page shows. The raw samples are in $RUNS, by default a folder under target/results that
@@ -144,18 +144,24 @@ fill() {
 pages=("$@")
 ((${#pages[@]})) || pages=(000 001 002 003 004)
 for page in "${pages[@]}"; do
-    file=docs/results/$page.md
-    [[ -f $file ]] || file=docs/$page.md
+    for file in {lab/results,docs/results,docs}/$page.md; do
+        [[ ! -f $file ]] || break
+    done
     grep -qs '^<!-- run' "$file" || {
-        echo "results: no page '$page'; there are: $(grep -rl '^<!-- run' docs | xargs)" >&2
+        all=$(grep -rl '^<!-- run' docs lab/results | xargs)
+        echo "results: no page '$page'; there are: $all" >&2
         exit 1
     }
     fresh=$(mktemp -d)
     # The old page is replaced only when the new one is complete.
     fill "$file" > "$fresh/page" || { rm -rf "$fresh"; exit 1; }
-    if [[ $file == docs/results/* || $page == programs ]]; then
-        folder=../lab/recorded
-        [[ $file == docs/programs.md ]] || folder=../../lab/recorded
+    case $file in
+        lab/results/*) folder=../recorded ;;
+        docs/results/*) folder=../../lab/recorded ;;
+        docs/programs.md) folder=../lab/recorded ;;
+        *) folder= ;;
+    esac
+    if [[ -n $folder ]]; then
         mkdir -p lab/recorded
         rm -f "lab/recorded/$page"-[0-9]*.txt.gz
         raw "$fresh/$page" $folder < "$fresh/page" > "$file"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills docs/results/kernels.md: the same samples under one Debian kernel after the other, each in
+# Fills lab/results/kernels.md: the same samples under one Debian kernel after the other, each in
 # an emulated machine, by `quarry lab run kernel --guests`.
 #
 #   scripts/witness-kernels.sh [RELEASE..]     without one 5.10 6.1 6.12 6.18 7.3

@@ -31,7 +31,7 @@ pub struct CacheSizes {
 
 /// Costs in simulated nanoseconds, unless a field says otherwise. All are free constants of a
 /// machine; a machine's file names their sources. The defaults are those of a server from the years
-/// of the documents (Xeon E5), from the literature: `docs/simulator.md` has the sources.
+/// of the documents (Xeon E5), from the literature: `lab/docs/simulator.md` has the sources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {

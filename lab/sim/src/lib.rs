@@ -8,13 +8,15 @@
 //! every process.
 //!
 //! The machine exists only in builds with `--cfg quarry_sim`; other builds of this crate have only
-//! the descriptions of machines. `docs/simulator.md` says what the machine can show, and what not.
+//! the descriptions of machines. `lab/docs/simulator.md` says what the machine can show, and what
+//! not.
 //!
 //! Order of the files, each using only those before it: `topology`, `costs`, `outcome`;
 //! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `simulation`, `simulate`.
 //!
-//! A new cost is a field of [`Costs`], with its source there and in `docs/simulator.md`. A critical
-//! section whose time the machine should know reports an `Effort` of `quarry_sys::primitive`.
+//! A new cost is a field of [`Costs`], with its source there and in `lab/docs/simulator.md`. A
+//! critical section whose time the machine should know reports an `Effort` of
+//! `quarry_sys::primitive`.
 
 pub mod costs;
 pub mod outcome;

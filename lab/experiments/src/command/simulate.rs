@@ -24,8 +24,8 @@ const SIMULATOR: &str = "quarry-sim";
 /// Replay a recorded program on a simulated machine of many CPUs, under several slab policies.
 ///
 /// The program's threads are copied until every CPU has one; all copies share one heap. The
-/// recorded time between two calls, but at most 100 us, counts as work. docs/simulator.md says what
-/// the results do not show.
+/// recorded time between two calls, but at most 100 us, counts as work. lab/docs/simulator.md says
+/// what the results do not show.
 #[derive(clap::Args)]
 pub(crate) struct SimulateArgs {
     /// A trace that `quarry record` has written.
@@ -48,7 +48,7 @@ pub(crate) struct SimulateArgs {
     /// The policy of the pcp lists.
     #[arg(long, value_name = "NAME", default_value = "v6.18")]
     pages: String,
-    /// The costs of the machine: a TOML file with fields of `Costs` (docs/simulator.md).
+    /// The costs of the machine: a TOML file with fields of `Costs` (lab/docs/simulator.md).
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// About how many calls all copies of the program replay together on the largest machine. Each

@@ -1,11 +1,11 @@
-//! Checks that this command accepts the command lines that docs/sharding.md shows.
+//! Checks that this command accepts the command lines that lab/docs/sharding.md shows.
 
 use crate::{Cli, Command};
 use clap::Parser;
 use saphyr::{LoadableYamlNode, Yaml};
 use std::collections::BTreeSet;
 
-const PAGE: &str = include_str!("../../../../docs/sharding.md");
+const PAGE: &str = include_str!("../../../docs/sharding.md");
 const JOB: &str = include_str!("../../../../scripts/slurm-job.sh");
 
 fn blocks(language: &str) -> Vec<&'static str> {
