@@ -2,8 +2,8 @@
 # Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
 # the output of the command on this machine, with the command and the date above it. In a block that
 # begins with `<!-- run text: COMMAND -->` the output keeps its columns. The prose around the blocks
-# stays. On pages of results and in docs/programs.md, the block of `quarry lab run` or `compare`
-# keeps command, date and machine, and links to its output, lab/recorded/PAGE-N.txt.gz.
+# stays. On pages of results, and in memory.md and programs.md, the block of `quarry lab run` or
+# `compare` keeps command, date and machine, and links to its output, lab/recorded/PAGE-N.txt.gz.
 #
 #   scripts/results.sh [PAGE..]     PAGE.md in lab/results, docs/results or docs; without 000 to 004
 #
@@ -158,7 +158,7 @@ for page in "${pages[@]}"; do
     case $file in
         lab/results/*) folder=../recorded ;;
         docs/results/*) folder=../../lab/recorded ;;
-        docs/programs.md) folder=../lab/recorded ;;
+        docs/memory.md | docs/programs.md) folder=../lab/recorded ;;
         *) folder= ;;
     esac
     if [[ -n $folder ]]; then
