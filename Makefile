@@ -46,7 +46,7 @@ ABI := 0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 # These flags make the files of `make build` smaller, and callgrind counts no more instructions:
 # loops are neither vectorised nor unrolled (8 % of the shared object), cold functions are not
-# inlined, and loops are not aligned (2 %). docs/tried.md has the figures.
+# inlined, and loops are not aligned (2 %). lab/docs/tried.md has the figures.
 SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	$(addprefix -Cllvm-args=,-unroll-threshold=20 -unroll-runtime=false \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)

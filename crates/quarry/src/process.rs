@@ -115,7 +115,7 @@ fn make_ready() -> Mode {
 /// Called when the process starts, before its threads and its filters of system calls: reads the
 /// settings, properties of the system that the first allocation needs, and the addresses of
 /// functions of the C library that the background thread needs.
-/// Tried as well: to build the instance here. But some programs never allocate (docs/tried.md).
+/// Tried as well: to build the instance here. But some programs never allocate (lab/docs/tried.md).
 pub fn start() {
     let _errno = KeepErrno::new();
     background::look_up();

@@ -15,7 +15,7 @@ use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 
 /// Zones from 64 MiB on use huge pages: a half-used huge page then adds little to their memory.
-/// `docs/tried.md` has the figures for smaller zones.
+/// `lab/docs/tried.md` has the figures for smaller zones.
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Zones from this size on keep partly touched slabs apart, so that most are apart at 64 MiB.
 pub(super) const SEPARATED_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
