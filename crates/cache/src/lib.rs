@@ -17,7 +17,7 @@ pub mod page_cache;
 mod stack;
 
 pub use stack::{
-    Balanced, CachingStack, Count, Goal, MOST_CALLBACKS, MOST_SHRINKERS, PageCaching,
-    PageCachingOptions, PressureEvents, ReclaimCaller, Scanned, ShrinkControl, Shrinker,
-    ShrinkerOptions, Shrinkers, balance, is_owed, missing, note_relief, pressure, reclaim_pages,
+    Balanced, Count, Goal, MOST_CALLBACKS, MOST_SHRINKERS, PageCaching, PageCachingOptions,
+    PressureEvents, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions, Shrinkers,
+    balance, is_owed, missing, note_relief, pressure, reclaim_pages,
 };

@@ -170,7 +170,6 @@ pub(crate) fn forget_thread() {
     if NEXT_START_NS.load(Ordering::Relaxed) != 0 {
         start_not_before(0);
     }
-    Cache::forget_work();
 }
 
 /// Starts the thread, if allowed, to run callbacks. The caller is not inside `malloc` or `free`.
@@ -225,7 +224,7 @@ fn is_worth_a_thread() -> bool {
 #[inline]
 pub(crate) fn start_while_allocating() {
     if Cache::is_due() {
-        Cache::want();
+        Cache::want(false);
     }
     if may_be_due() && ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) > 0 {
         start();

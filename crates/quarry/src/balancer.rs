@@ -11,21 +11,17 @@ use quarry_sys::primitive::{AtomicU32, futex};
 pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 
 pub(crate) trait Balancer {
-    type Wait: Wait;
-
     #[inline]
     fn is_due() -> bool {
         false
     }
 
-    /// Requests a balance from the background thread, if there is one.
-    fn want() {}
+    /// Requests a balance from the background thread, if there is one. `now`: without delay after a
+    /// balance that failed, because the budget's limit has changed.
+    fn want(_now: bool) {}
 
     /// Requests a balance before a request of `size` bytes that the budget has no room for. O(1).
     fn foresee(_size: usize) {}
-
-    /// Like [`want`](Self::want), but without delay, because the budget's limit has changed.
-    fn want_now() {}
 
     /// Balances the budget and writes dirty pages, if either is due. Only the background thread
     /// calls this, outside the gate, because it runs functions of the program.
@@ -46,35 +42,15 @@ pub(crate) trait Balancer {
 
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: drops the unfinished work of the parent's background thread.
-    fn forget_work() {}
+    /// In the child of a fork, after all locks were released: drops the unfinished work of the
+    /// parent's background thread, and ends what other threads of the parent had begun.
+    fn forget_parent(_had_others: bool) {}
 
-    /// In the child of a fork, after all locks were released: forgets threads of the parent.
-    fn forget_threads() {}
+    /// Repeats a request of `size` bytes that has found no memory, until an attempt succeeds, after
+    /// each balance. During it the background thread may free memory in ways closed to the request:
+    /// by callbacks of the program, and by writing dirty pages. If many requests fail in a row, only
+    /// some of them wait.
+    fn repeat_after_balances(_size: usize, _attempt: &mut dyn FnMut() -> bool) {}
 }
 
-/// The wait of a request that has found no memory. During it the background thread may free memory
-/// in ways closed to the request: by callbacks of the program, and by writing dirty pages.
-pub(crate) trait Wait {
-    fn new(size: usize) -> Self;
-
-    /// Waits for the end of a balance; returns whether the request should try again. If many
-    /// requests fail in a row, only some of them wait.
-    fn has_balanced(&mut self) -> bool;
-}
-
-impl Balancer for () {
-    type Wait = NoWait;
-}
-
-pub(crate) struct NoWait;
-
-impl Wait for NoWait {
-    fn new(_size: usize) -> Self {
-        Self
-    }
-
-    fn has_balanced(&mut self) -> bool {
-        false
-    }
-}
+impl Balancer for () {}

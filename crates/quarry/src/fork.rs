@@ -9,7 +9,7 @@ use crate::balancer::{Balancer, Cache};
 use crate::gate::GATE;
 use crate::instance::{STACK, is_ready, zones};
 use crate::{heap_profile, record};
-use quarry_mm::stack::{CachedPages, StackHost};
+use quarry_mm::stack::CachedPages;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering, task};
@@ -65,17 +65,19 @@ extern "C" fn in_child() {
     }
     background::forget_thread();
     record::adopt_in_child();
-    if HAD_OTHERS.load(Ordering::Relaxed) {
+    let had_others = HAD_OTHERS.load(Ordering::Relaxed);
+    if had_others {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
-        Cache::forget_threads();
         if is_ready() {
             zones().budget().adopt_in_child();
-            STACK.cached().adopt_in_child();
         }
+    }
+    Cache::forget_parent(had_others);
+    if had_others {
         GATE.open_in_child();
         glibc::reset_streams();
     }
-    background::end_fork(HAD_OTHERS.load(Ordering::Relaxed));
+    background::end_fork(had_others);
     heap_profile::adopt_in_child();
     // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {

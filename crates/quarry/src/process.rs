@@ -2,7 +2,7 @@
 //!
 //! Not for programs, which use [`Quarry`](crate::Quarry): any version may change this module.
 
-use crate::balancer::{Balancer, Cache, Wait};
+use crate::balancer::{Balancer, Cache};
 use crate::error::{Error, accept};
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
@@ -56,7 +56,7 @@ pub fn set_limit(bytes: usize) -> Result<(), Error> {
     serving()?;
     accept("the limit", bytes, FRAME_BYTES..=usize::MAX)?;
     limits::set_own(bytes);
-    Cache::want_now();
+    Cache::want(true);
     Ok(())
 }
 
@@ -423,9 +423,11 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         object = attempt();
     }
-    let mut wait = <Cache as Balancer>::Wait::new(size);
-    while object.is_none() && wait.has_balanced() {
-        object = attempt();
+    if object.is_none() {
+        Cache::repeat_after_balances(size, &mut || {
+            object = attempt();
+            object.is_some()
+        });
     }
     if object.is_none() {
         <Cache as CachedPages>::note_refusal(&STACK, size.div_ceil(FRAME_BYTES));

@@ -1,4 +1,4 @@
-//! The names of events and gauges, as `quarry vmstat` prints them.
+//! The names of events and gauges, as `quarry show vmstat` prints them.
 //!
 //! A record has the values in the order of [`names`]. Pages are counted in frames of 4 KiB.
 

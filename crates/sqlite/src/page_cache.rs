@@ -10,7 +10,7 @@ use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
 use quarry::{Effort, Error, Invalidate, MappingOptions, RawMapping, RawSlot};
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_mm::frame::{FRAME_BYTES, Order};
 use quarry_mm::stack::StackHost;
 use quarry_mm::zone::Mark;
@@ -65,7 +65,7 @@ fn is_short() -> bool {
 /// Number of pages in the page cache of the process, of all users. O(CPUs).
 #[must_use]
 pub fn cached_pages() -> u64 {
-    STACK.used_page_cache().map_or(0, |cache| cache.events().pages())
+    PageCaching::opened(&STACK).map_or(0, |cache| cache.events().pages())
 }
 
 impl PageCache {

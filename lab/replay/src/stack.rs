@@ -6,8 +6,8 @@ use crate::host::Mutex;
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use crate::policies::{CachingOptions, Policies};
 use anyhow::{Result, bail};
+use quarry_cache::PageCaching;
 use quarry_cache::lru::LruOptions;
-use quarry_cache::{CachingStack, PageCaching};
 use quarry_eras::lru;
 use quarry_eras::pages::Chosen;
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
@@ -286,7 +286,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             lists.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
             counters.add_lru(lists.counters());
         }
-        if let Some(cache) = self.stack.used_page_cache() {
+        if let Some(cache) = PageCaching::opened(self.stack) {
             cache.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
             counters.add_lru(cache.lru_counters());
             counters.add_events(cache.events());
@@ -344,7 +344,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             anonymous.drain_all(&mut |frame| pages.free(slot, frame, Order::ZERO));
             anonymous.check_at_end(pages.zones().all().count() as u8)?;
         }
-        if let Some(cache) = self.stack.used_page_cache() {
+        if let Some(cache) = PageCaching::opened(self.stack) {
             cache.trim();
             cache.validate().map_err(|broken| broken.to_string())?;
         }

@@ -3,7 +3,7 @@
 use crate::file_cache::FileCache;
 use crate::host::yield_now;
 use crate::stack::{LabConfig, Slots, StackMemory};
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_cache::lru::PageNo;
 use quarry_cache::page_cache::{Effort, MappingId, MappingOptions, PageCacheRef, Slot};
 use quarry_mm::slab::SlabPolicy;
@@ -21,7 +21,7 @@ type Cache<'a, S> = PageCacheRef<'a, Stack<LabConfig<S>>>;
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
     fn page_cache(&self) -> Cache<'_, S> {
-        self.stack().page_cache().expect("memory for the tables of the page cache")
+        PageCaching::open(self.stack()).expect("memory for the tables of the page cache")
     }
 
     /// Pins a page. If it is not cached, `fill` writes its bytes first.

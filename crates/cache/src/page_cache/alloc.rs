@@ -9,6 +9,7 @@ use super::outcome::{Effort, Full};
 use crate::lru::PageNo;
 use quarry_mm::frame::{Kind, MigrateType, Order};
 use quarry_mm::pcp::PageRequest;
+use quarry_mm::stack::{Claimant, StackHost};
 use quarry_mm::zone::GroupId;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -25,7 +26,18 @@ impl<H: Host> PageCacheRef<'_, H> {
         may_reclaim: &mut bool,
     ) -> bool {
         preload.fill(count)
-            || core::mem::take(may_reclaim) && self.host.make_room(0, &mut || preload.fill(count))
+            || core::mem::take(may_reclaim) && self.make_room(0, &mut || preload.fill(count))
+    }
+
+    /// Reclaims `frames` frames, or an index node if `frames` is 0, for a request that found none.
+    /// Then calls `attempt`, which repeats the request, while no other task can take the freed
+    /// memory. Returns whether `attempt` succeeded. The caller holds no lock of the page cache.
+    fn make_room(self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
+        let frames = match (frames, self.host.page_cache().nodes()) {
+            (0, Some(nodes)) => self.host.stack().slab_frames(nodes),
+            _ => frames,
+        };
+        self.host.stack().reclaim_for(Claimant::Cache, frames, attempt)
     }
 
     /// Allocates a page, whose state is still 0. Reads the mapping's group and order only once: the
@@ -35,14 +47,14 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.charge_group(group, order.frames(), effort)?;
         let page = self
             .alloc_charged(mapping, order, effort)
-            .inspect_err(|_| self.host.groups().uncharge(group, order.frames()))?;
+            .inspect_err(|_| self.groups().uncharge(group, order.frames()))?;
         self.tables.pages.at(page).group.store(group.0, Relaxed);
         Ok(page)
     }
 
     /// Charges a page to its group; at the limit, reclaims from the group once and tries again.
     fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
-        let groups = self.host.groups();
+        let groups = self.groups();
         if groups.charge(group, frames) {
             return Ok(());
         }
@@ -64,7 +76,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     ) -> Result<PageNo, Full> {
         let mut page = self.try_alloc_page(mapping, order);
         if page.is_none() && effort == Effort::Every {
-            self.host.make_room(order.frames(), &mut || {
+            self.make_room(order.frames(), &mut || {
                 page = self.try_alloc_page(mapping, order);
                 page.is_some()
             });
@@ -73,8 +85,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn try_alloc_page(self, mapping: &Mapping, order: Order) -> Option<PageNo> {
-        let (tables, pages, slot) = (self.tables, self.host.pages(), self.host.slot());
-        let number = tables.free.take(slot, &tables.pages, self.host.metadata())?;
+        let (tables, pages, slot) = (self.tables, self.host.stack().pages(), self.slot());
+        let number = tables.free.take(slot, &tables.pages, self.host.stack().metadata())?;
         let request = PageRequest {
             order,
             migratetype: MigrateType::Movable,

@@ -18,15 +18,19 @@ use crate::lru::{
 use core::ptr::NonNull;
 use quarry_mm::frame::{Kind, NodeId, OsArray};
 use quarry_mm::slab::{CacheId, Late};
-use quarry_mm::zone::GroupId;
+use quarry_mm::stack::StackHost;
+use quarry_mm::zone::{GroupId, Groups};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 use quarry_sys::report::fatal;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache<P: LruPolicy = Splice> {
+    /// The groups that pages are charged to.
+    groups: Groups,
     tables: Late<Tables<P>>,
     /// Held while `open` builds the tables.
     build: CountedLock<()>,
@@ -44,7 +48,12 @@ impl<P: LruPolicy> PageCache<P> {
     /// A page cache that has not been used yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { tables: Late::new(), build: CountedLock::new(()), nodes: AtomicU32::new(0) }
+        Self {
+            groups: Groups::new(),
+            tables: Late::new(),
+            build: CountedLock::new(()),
+            nodes: AtomicU32::new(0),
+        }
     }
 
     /// Returns this cache's handle for `host`. The first call builds the tables, and creates the
@@ -74,6 +83,11 @@ impl<P: LruPolicy> PageCache<P> {
     #[inline]
     pub fn opened<'a, H: Host<Lru = P>>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })
+    }
+
+    /// The groups that pages are charged to.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The slab cache of index nodes.
@@ -110,9 +124,10 @@ impl<P: LruPolicy> Tables<P> {
         options: &PageCacheOptions,
         lru: LruOptions<P>,
     ) -> OsResult<Self> {
-        let os = host.pages().arena().os();
-        let capacity = host.pages().arena().frames() as usize;
-        let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
+        let os = host.stack().pages().arena().os();
+        let capacity = host.stack().pages().arena().frames() as usize;
+        let (slots, nodes) =
+            (host.stack().percpu().area().slots(), host.stack().pages().zones().all().count());
         Ok(Self {
             options: *options,
             pages: DescriptorTable::reserve(os, capacity)?,
@@ -145,19 +160,29 @@ impl<H: Host> Clone for PageCacheRef<'_, H> {
 
 impl<H: Host> Copy for PageCacheRef<'_, H> {}
 
-impl<H: Host> PageCacheRef<'_, H> {
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// The slot of the running CPU: a hint.
+    #[inline]
+    pub(super) fn slot(self) -> SlotIndex {
+        self.host.stack().percpu().current()
+    }
+
+    pub(super) fn groups(self) -> &'a Groups {
+        self.host.page_cache().groups()
+    }
+
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
     /// If there is no memory for it, or no such group.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
         let group = GroupId(options.group);
-        if !self.host.groups().join(group) {
+        if !self.groups().join(group) {
             return Err(quarry_sys::errno::OsError(libc::EINVAL));
         }
         let created = self.tables.mappings.create(&self.tables.nodes, options);
         if created.is_err() {
-            self.host.groups().leave(group);
+            self.groups().leave(group);
         }
         created
     }
@@ -190,7 +215,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// The address of a page's bytes.
     #[inline]
     pub fn address(self, page: PageNo) -> NonNull<u8> {
-        self.host.pages().arena().address(self.tables.pages.at(page).pfn())
+        self.host.stack().pages().arena().address(self.tables.pages.at(page).pfn())
     }
 
     /// Number of bytes of a page.
@@ -206,7 +231,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// The page whose memory begins at `address`. O(1).
     pub fn page_at(self, address: *const u8) -> Option<PageNo> {
-        let pages = self.host.pages();
+        let pages = self.host.stack().pages();
         let pfn = pages.arena().pfn(address)?;
         let is_start = pages.arena().address(pfn).as_ptr().cast_const() == address;
         let is_cached = is_start && pages.frames().kind(pfn) == Kind::CACHED;
@@ -296,17 +321,18 @@ impl<H: Host> PageCacheRef<'_, H> {
         all.filter(is_pinned).map(|page| self.frames(page)).sum()
     }
 
-    /// Descriptors of pages that are in an index or pinned. O(descriptors).
-    pub fn descriptors_in_use(self) -> u64 {
+    /// Pages that are in an index or pinned, and their frames. O(descriptors).
+    pub fn pages_in_use(self) -> (u64, u64) {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
-        all.filter(|page| self.state(*page) != State::default()).count() as u64
+        let used = all.filter(|page| self.state(*page) != State::default());
+        used.fold((0, 0), |(pages, frames), page| (pages + 1, frames + self.frames(page)))
     }
 
     /// Visits each figure of `/proc/vmstat` and its name: first gauges, then all events. O(slots +
     /// descriptors).
     pub fn visit_vmstat(self, visit: &mut dyn FnMut(&'static str, u64)) {
         let (events, lru) = (self.events(), self.lru_counters());
-        let nodes = self.host.pages().zones().all().map(|zone| zone.node());
+        let nodes = self.host.stack().pages().zones().all().map(|zone| zone.node());
         let (mut sizes, mut shadow_nodes) = (Sizes::default(), 0);
         for node in nodes {
             let of_node = self.list_sizes(node);

@@ -44,7 +44,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
         locked.tree.set_tag(index, Tag::Dirty);
         drop(locked);
-        self.tables.counters.add(self.host.slot(), Event::Dirtied, self.frames(page));
+        self.tables.counters.add(self.slot(), Event::Dirtied, self.frames(page));
         true
     }
 
@@ -89,14 +89,14 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         locked.tree.clear_tag(index, Tag::Dirty);
         locked.tree.set_tag(index, Tag::Writeback);
         drop(locked);
-        self.tables.counters.add(self.host.slot(), Event::Cleaned, self.frames(page));
-        self.tables.counters.add(self.host.slot(), Event::WritebackBegun, self.frames(page));
+        self.tables.counters.add(self.slot(), Event::Cleaned, self.frames(page));
+        self.tables.counters.add(self.slot(), Event::WritebackBegun, self.frames(page));
         true
     }
 
     /// Ends the writing of a pinned page; if it `failed`, the page is dirty again and has `ERROR`.
     pub fn end_writeback(self, page: PageNo, failed: bool) {
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (counters, slot) = (&self.tables.counters, self.slot());
         if failed {
             self.tables.pages.at(page).state.set(State::ERROR);
             self.mark_dirty(page);

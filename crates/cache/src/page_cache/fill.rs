@@ -81,7 +81,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let descriptor = self.tables.pages.at(page);
         let is_filling = |now: State| now.has(State::EXCLUSIVE) && !now.has(State::UPTODATE);
         let state = if is_filling(state) {
-            self.tables.counters.add(self.host.slot(), Event::Waited, 1);
+            self.tables.counters.add(self.slot(), Event::Waited, 1);
             self.tables.waits.wait_while(page, &descriptor.state, is_filling)
         } else {
             state
@@ -124,7 +124,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Ends the fill of a new page, which is up to date then. The caller keeps its pin.
     pub fn fill_done(self, page: PageNo) {
         let kib = self.bytes(page) as u64 >> 10;
-        self.tables.counters.add(self.host.slot(), Event::PagedIn, kib);
+        self.tables.counters.add(self.slot(), Event::PagedIn, kib);
         let before = self.tables.pages.at(page).state.unlatch_exclusive(State::UPTODATE);
         self.tables.waits.wake(page, before);
     }
@@ -134,7 +134,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let descriptor = self.tables.pages.at(page);
         descriptor.error.store(code as u32, Relaxed);
         descriptor.state.set(State::ERROR);
-        self.tables.counters.add(self.host.slot(), Event::FillFailed, 1);
+        self.tables.counters.add(self.slot(), Event::FillFailed, 1);
         self.remove_latched(page);
         self.leave(page);
     }
@@ -177,7 +177,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn note_full(self) {
-        self.tables.counters.add(self.host.slot(), Event::Full, 1);
+        self.tables.counters.add(self.slot(), Event::Full, 1);
     }
 
     /// Gives up a page that was in no index. A walk to an earlier page with its number may pin it.
@@ -219,7 +219,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
-        let (tables, slot) = (self.tables, self.host.slot());
+        let (tables, slot) = (self.tables, self.slot());
         let frames = u64::from(mapping.order().frames());
         tables.counters.add(slot, Event::Added, frames);
         let is_active = shadow.is_some_and(|value| self.note_refault(mapping, page, value));
@@ -231,7 +231,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn note_refault(self, mapping: &Mapping, page: PageNo, shadow: u64) -> bool {
-        let (tables, slot) = (self.tables, self.host.slot());
+        let (tables, slot) = (self.tables, self.slot());
         let evicted = Evicted::unpack(shadow);
         let clock = tables.clocks.at(usize::from(evicted.node.0));
         let sizes = tables.lru.sizes(evicted.node);

@@ -37,7 +37,7 @@ struct Round {
 impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Evicts clean pages of a group by a clock; skips locked mappings. O(pages + mappings).
     pub fn reclaim_group(self, group: GroupId, request: &ScanRequest) -> Scanned {
-        let groups = self.host.groups();
+        let groups = self.groups();
         groups.at(group).note_reclaim();
         // An add batch pins its pages, so none of them could be evicted.
         self.drain_slot(&mut self.releases());
@@ -50,12 +50,12 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
         }
         self.note_scan(request.who, round.done);
-        self.tables.counters.add(self.host.slot(), Event::Removed, round.frames);
+        self.tables.counters.add(self.slot(), Event::Removed, round.frames);
         round.done
     }
 
     fn go_round(self, request: &ScanRequest, round: &mut Round) {
-        let group = self.host.groups().at(round.group);
+        let group = self.groups().at(round.group);
         let (mut number, mut index) = group.hand();
         let end = self.tables.mappings.numbers();
         // The first mapping has a second turn, because the hand may start in the middle of it.
@@ -81,7 +81,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let request = ScanRequest {
             who: ScanFor::Direct,
             most: ScanRequest::DIRECT_MOST,
-            most_scanned: 2 * self.host.groups().at(group).used() as usize,
+            most_scanned: 2 * self.groups().at(group).used() as usize,
             until_ns: ScanRequest::direct_end_ns(),
         };
         self.reclaim_group(group, &request)
@@ -92,7 +92,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn look_at(self, mapping: &Mapping, from: u64, most: usize, round: &mut Round) -> Option<u64> {
         let tables = self.tables;
         let Some(mut tree) = mapping.index.try_lock(&tables.nodes) else {
-            tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+            tables.counters.add(self.slot(), Event::MappingBusy, 1);
             return None;
         };
         // The mapping's number may belong to another mapping by now.

@@ -11,6 +11,7 @@ use super::host::Host;
 use super::mapping::MappingId;
 use super::outcome::{Effort, Full, Slot};
 use crate::lru::{Descriptor, PageNo, State};
+use quarry_mm::stack::StackHost;
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -66,7 +67,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     fn prefetch(self, descriptor: &Descriptor) {
         let private = descriptor.private.load(Relaxed) as *const u8;
         (0..PREFETCHED).for_each(|line| prefetch(private.wrapping_add(line * LINE)));
-        prefetch(self.host.pages().arena().address(descriptor.pfn()).as_ptr());
+        prefetch(self.host.stack().pages().arena().address(descriptor.pfn()).as_ptr());
     }
 
     /// Keeps the caller's pin as the pin of the owner; gives it up if the page is held already.

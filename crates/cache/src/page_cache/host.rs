@@ -1,56 +1,30 @@
 //! The parts of the stack that the page cache uses.
 
+use super::cache::PageCache;
 use crate::lru::LruPolicy;
-use quarry_mm::frame::{Metadata, NodeId};
-use quarry_mm::pcp::{PageAllocator, PagePolicy};
-use quarry_mm::slab::CacheId;
-use quarry_mm::zone::Groups;
-use quarry_sys::percpu::{Object, SlotIndex, WordTree};
+use quarry_mm::frame::NodeId;
+use quarry_mm::stack::StackHost;
+use quarry_sys::percpu::{Object, PerCpu, WordTree};
 
-/// The layers below the page cache, with the slab policy and its slots.
-pub trait Host: NodeHost {
-    /// The policy of the pcp lists.
-    type Pages: PagePolicy;
-
+/// The page cache of a stack, and the layers below it.
+pub trait Host {
+    /// The stack.
+    type Stack: StackHost;
     /// The policy of the LRU lists.
     type Lru: LruPolicy;
 
-    /// The page allocator that pages come from.
-    fn pages(&self) -> &PageAllocator<Self::Pages>;
+    /// The stack.
+    fn stack(&self) -> &Self::Stack;
 
-    /// The slot of the running CPU: a hint.
-    fn slot(&self) -> SlotIndex;
-
-    /// The memory of Quarry's own descriptors, and its counts.
-    fn metadata(&self) -> &Metadata;
-
-    /// Number of slots.
-    fn slots(&self) -> u32;
-
-    /// The groups that pages are charged to.
-    fn groups(&self) -> &Groups;
-
-    /// Frees the objects in the private words of pages that were freed.
-    ///
-    /// # Safety
-    /// All objects were allocated from this cache, are distinct, and are not used any more.
-    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
-
-    /// Reclaims `frames` frames, or an index node if `frames` is 0, for a request that found none.
-    /// Then calls `attempt`, which repeats the request, while no other task can take the freed
-    /// memory. Returns whether `attempt` succeeded. The caller holds no lock of the page cache.
-    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool;
+    /// The page cache.
+    fn page_cache(&self) -> &PageCache<Self::Lru>;
 }
 
 /// The functions of an index's nodes: allocation, release and walks.
 pub trait NodeHost {
-    /// Takes an index node from its slab cache: 576 bytes of any content, aligned to 64.
-    fn alloc_node(&self) -> Option<Object>;
-
-    /// The NUMA node of an index node's memory.
-    fn node_of(&self, _node: Object) -> NodeId {
-        NodeId(0)
-    }
+    /// Takes an index node from its slab cache: 576 bytes of any content, aligned to 64. Returns
+    /// also the NUMA node of that memory.
+    fn alloc_node(&self) -> Option<(Object, NodeId)>;
 
     /// Gives index nodes back.
     ///
@@ -70,5 +44,31 @@ pub trait NodeHost {
     /// As for `PerCpu::walk`, with this trait's [`wait_for_walks`](Self::wait_for_walks).
     unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
         0
+    }
+}
+
+impl<H: Host> NodeHost for H {
+    fn alloc_node(&self) -> Option<(Object, NodeId)> {
+        // No reclaim here: the request that needs the node reclaims, depending on its effort.
+        let node = self.stack().alloc_object(self.page_cache().nodes()?)?;
+        let pages = self.stack().pages();
+        let home = |pfn| pages.memory().pageblocks().of(pfn).tag().node();
+        Some((node, pages.arena().pfn(node.as_ptr()).and_then(home).unwrap_or(NodeId(0))))
+    }
+
+    unsafe fn free_nodes(&self, nodes: &[Object]) {
+        let Some(id) = self.page_cache().nodes() else { return };
+        // SAFETY: the nodes came from this cache, and no task uses them (the caller's promise).
+        unsafe { self.stack().free_objects(id, nodes) };
+    }
+
+    fn wait_for_walks(&self) -> bool {
+        self.stack().percpu().wait_for_walks()
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stack().percpu().walk(tree, index) }
     }
 }

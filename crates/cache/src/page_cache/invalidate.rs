@@ -29,7 +29,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             next = self.invalidate_batch(mapping, from..range.end, which, &mut done);
         }
         self.tables.nodes.grace.release(self.host, GRACE_BATCH);
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (counters, slot) = (&self.tables.counters, self.slot());
         counters.add(slot, Event::Truncated, done.dropped);
         counters.add(slot, Event::InvalidationBusy, done.busy);
         done
@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let mut removed = Few::<(u64, PageNo), BATCH>::NONE;
         let mut states = Few::<State, BATCH>::NONE;
         let tables = self.tables;
-        tables.counters.add(self.host.slot(), Event::IndexHolds, 1);
+        tables.counters.add(self.slot(), Event::IndexHolds, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
         let count = locked.tree.entries(range.start..=range.end - 1, &mut found);
         for (index, entry) in &found[..count] {

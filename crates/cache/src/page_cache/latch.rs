@@ -71,7 +71,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[cold]
     #[inline(never)]
     pub(super) fn wait_while(self, page: PageNo, busy: impl Fn(State) -> bool) {
-        self.tables.counters.add(self.host.slot(), Event::Waited, 1);
+        self.tables.counters.add(self.slot(), Event::Waited, 1);
         self.tables.waits.wait_while(page, &self.tables.pages.at(page).state, busy);
     }
 }

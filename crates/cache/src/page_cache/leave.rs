@@ -12,7 +12,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 impl<H: Host> PageCacheRef<'_, H> {
     /// Counts a page that left its index with the state `before`. The caller pins or owns it.
     pub(super) fn note_removed(self, page: PageNo, before: State) {
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (counters, slot) = (&self.tables.counters, self.slot());
         let frames = self.frames(page);
         counters.add(slot, Event::Removed, frames);
         if before.has(State::DIRTY) {

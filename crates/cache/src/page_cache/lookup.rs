@@ -87,7 +87,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, up to date or not, under the lock of the mapping.
     pub(super) fn pin_locked(self, mapping: MappingId, index: u64) -> Option<(PageNo, State)> {
         let tables = self.tables;
-        tables.counters.add(self.host.slot(), Event::SlowLookups, 1);
+        tables.counters.add(self.slot(), Event::SlowLookups, 1);
         let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
         let page = locked.tree.get(index).page()?;
         // A page that an index names is live as long as the lock is held.

@@ -10,6 +10,7 @@ use super::outcome::TruncationPolicy;
 use crate::lru::{Few, PageNo};
 use quarry_mm::frame::{End, Kind, Order, Pfn};
 use quarry_mm::slab::CacheId;
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -51,7 +52,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     pub(super) fn drain_slot(self, releases: &mut Releases<'a, H>) {
-        let slot = self.host.slot();
+        let slot = self.slot();
         self.tables.lru.drain(&self.tables.pages, slot, &mut |page| releases.push(page));
     }
 
@@ -66,7 +67,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
         self.tables.tail_blocks.release(self.host);
-        self.tables.free.trim(&self.tables.pages, self.host.metadata())
+        self.tables.free.trim(&self.tables.pages, self.host.stack().metadata())
     }
 
     /// Frees up to [`TOGETHER`] pages that the caller owns.
@@ -74,16 +75,16 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if pages.is_empty() {
             return;
         }
-        let (tables, slot) = (self.tables, self.host.slot());
+        let (tables, slot) = (self.tables, self.slot());
         tables.lru.remove(&tables.pages, pages);
         self.free_private_objects(pages);
         let mut blocks = [(Pfn::NONE, Order::ZERO); TOGETHER];
         for (block, page) in blocks.iter_mut().zip(pages) {
             let descriptor = tables.pages.at(*page);
             *block = (descriptor.pfn(), descriptor.order());
-            self.host.pages().frames().set_kind(block.0, 1, Kind::NONE);
+            self.host.stack().pages().frames().set_kind(block.0, 1, Kind::NONE);
             let group = GroupId(descriptor.group.load(Relaxed));
-            self.host.groups().uncharge(group, block.1.frames());
+            self.groups().uncharge(group, block.1.frames());
             descriptor.clear();
         }
         tables.free.put(slot, pages);
@@ -98,7 +99,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
         let free = |blocks: &[(Pfn, Order)]| {
             let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };
-            self.host.pages().free_list_at(self.host.slot(), blocks, end);
+            self.host.stack().pages().free_list_at(self.slot(), blocks, end);
         };
         match self.tables.options.truncation {
             TruncationPolicy::Vanilla | TruncationPolicy::Jan => {
@@ -120,7 +121,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             {
                 // SAFETY: the owner of the mapping named this cache for its pages' private words,
                 // and put the address of an object of it there; no code uses the page any more.
-                unsafe { self.host.free_private(cache, objects) };
+                unsafe { self.host.stack().free_objects(cache, objects) };
             }
         };
         for page in pages {

@@ -23,6 +23,7 @@ use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::lru::{Few, ListKind, PageNo, Sizes, State, Waiting};
 use quarry_mm::frame::NodeId;
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -90,7 +91,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     pub(super) fn note_scan(self, who: ScanFor, done: Scanned) {
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (counters, slot) = (&self.tables.counters, self.slot());
         let (scanned, stolen) = match who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
@@ -106,7 +107,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let until_ns = ScanRequest::direct_end_ns();
         let mut all = Scanned::default();
-        for node in self.host.pages().zones().fallback_order(near) {
+        for node in self.host.stack().pages().zones().fallback_order(near) {
             let Sizes { active, inactive } = self.tables.lru.sizes(node);
             let request = ScanRequest {
                 who: ScanFor::Direct,
@@ -137,7 +138,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
 
     /// Puts isolated pages back; releases those that are in no index and have no other pins.
     fn put_back(self, isolated: &Isolated, releases: &mut Releases<'a, H>) {
-        let (tables, slot) = (self.tables, self.host.slot());
+        let (tables, slot) = (self.tables, self.slot());
         tables.lru.put_back(&tables.pages, slot, isolated, &mut |page| releases.push(page));
     }
 
@@ -162,7 +163,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             }
             isolated.push((*page, stays));
         }
-        let slot = self.host.slot();
+        let slot = self.slot();
         self.tables.counters.add(slot, Event::Rotated, rotated);
         self.tables.counters.add(slot, Event::Deactivated, count as u64 - rotated);
         self.put_back(&isolated, &mut self.releases());
@@ -195,7 +196,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         so_far.done.scanned += count as u64;
         so_far.done.freed += evicted.len() as u64;
         self.tables.demands.evicted(evicted.len() as u64);
-        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        let (counters, slot) = (&self.tables.counters, self.slot());
         let frames = evicted.iter().map(|page| self.frames(*page)).sum();
         counters.add(slot, Event::Removed, frames);
         counters.add(slot, Event::Activated, activated);
@@ -223,14 +224,14 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
         if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
             so_far.done.dirty += 1;
-            self.tables.counters.add(self.host.slot(), Event::FoundDirty, 1);
+            self.tables.counters.add(self.slot(), Event::FoundDirty, 1);
             return Fate::Active;
         }
         if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) {
             return Fate::Inactive;
         }
         let group = GroupId(descriptor.group.load(Relaxed));
-        if group != GroupId::ROOT && self.host.groups().at(group).is_protected() {
+        if group != GroupId::ROOT && self.groups().at(group).is_protected() {
             return Fate::Inactive;
         }
         if so_far.spare_wanted > 0 && self.is_wanted(descriptor.mapping.load(Relaxed), node) {
@@ -264,7 +265,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             *locked = None;
             let Some(mapping) = tables.mappings.numbered(number) else { return false };
             let Some(tree) = mapping.index.try_lock(&tables.nodes) else {
-                tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+                tables.counters.add(self.slot(), Event::MappingBusy, 1);
                 done.busy += 1;
                 return false;
             };

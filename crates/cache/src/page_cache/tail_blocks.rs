@@ -9,9 +9,10 @@
 use super::host::Host;
 use quarry_mm::frame::{Order, PAGEBLOCK_FRAMES, Pfn};
 use quarry_mm::pcp::{Page, PageRequest};
+use quarry_mm::stack::StackHost;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::percpu::SlotIndex;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Orders that pages of the cache have: 4 to 64 KiB.
 const ORDERS: usize = 5;
@@ -44,12 +45,12 @@ impl TailBlocks {
             return None;
         }
         loop {
-            let block = host.pages().alloc(slot, request)?;
+            let block = host.stack().pages().alloc(slot, request)?;
             if !ends_pageblock(block.pfn, request.order) {
                 return Some(block);
             }
             let mut first = self.first.lock();
-            host.pages().frames().set_link(block.pfn, first[place].0);
+            host.stack().pages().frames().set_link(block.pfn, first[place].0);
             first[place] = block.pfn;
         }
     }
@@ -66,9 +67,9 @@ impl TailBlocks {
                 while next != Pfn::NONE && count < TOGETHER {
                     blocks[count].0 = next;
                     count += 1;
-                    next = Pfn(host.pages().frames().link(next));
+                    next = Pfn(host.stack().pages().frames().link(next));
                 }
-                host.pages().free_list(host.slot(), &blocks[..count]);
+                host.stack().pages().free_list(host.stack().percpu().current(), &blocks[..count]);
             }
         }
     }

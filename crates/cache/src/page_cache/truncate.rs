@@ -54,7 +54,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.tail_blocks.release(self.host);
         }
         tables.mappings.give_up(mapping);
-        self.host.groups().leave(group);
+        self.groups().leave(group);
         true
     }
 
@@ -69,7 +69,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         truncation.first_pass(from);
         truncation.second_pass(from);
         self.tables.nodes.grace.release(self.host, GRACE_BATCH);
-        self.tables.counters.add(self.host.slot(), Event::Truncated, truncation.dropped);
+        self.tables.counters.add(self.slot(), Event::Truncated, truncation.dropped);
         truncation.dropped
     }
 }
@@ -77,7 +77,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 impl<'a, H: Host> Truncation<'a, H> {
     fn lock(&self) -> Option<LockedMapping<'a>> {
         let tables = self.cache.tables;
-        tables.counters.add(self.cache.host.slot(), Event::IndexHolds, 1);
+        tables.counters.add(self.cache.slot(), Event::IndexHolds, 1);
         let mapping = tables.mappings.get(self.mapping)?;
         // The mapping need not be live: `destroy_mapping` ends its life first.
         Some(LockedMapping { mapping, tree: mapping.index.lock(&tables.nodes) })
@@ -200,7 +200,7 @@ impl<'a, H: Host> Truncation<'a, H> {
     /// Moves pages from the running CPU's add batch to the lists (`lru_add_drain`). The batch pins
     /// its pages: without this, they would be freed later, one by one.
     fn drain(&mut self, releases: &mut Releases<'a, H>) {
-        self.cache.tables.counters.add(self.cache.host.slot(), Event::Drains, 1);
+        self.cache.tables.counters.add(self.cache.slot(), Event::Drains, 1);
         self.cache.drain_slot(releases);
         self.is_drained = true;
     }

@@ -12,6 +12,7 @@ use super::index::{Entry, Tag};
 use super::mapping::LockedMapping;
 use crate::lru::{PageNo, State};
 use quarry_mm::frame::Kind;
+use quarry_mm::stack::StackHost;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -50,8 +51,7 @@ impl<H: Host> PageCacheRef<'_, H> {
                 of_groups += u64::from(page.order().frames());
             }
         }
-        let charged: u64 =
-            self.host.groups().iter().map(|(_, group)| u64::from(group.used())).sum();
+        let charged: u64 = self.groups().iter().map(|(_, group)| u64::from(group.used())).sum();
         check.equal(of_groups, charged, "frames of pages of groups = charged to groups")?;
         check.equal(live, census.pages, "live pages = pages in indexes")?;
         tables.nodes.validate()?;
@@ -100,7 +100,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         check.that(state.has(State::LIVE), "an index names live pages")?;
         check.equal(descriptor.mapping.load(Relaxed), number, "mapping(page) = its index's")?;
         check.equal(descriptor.index.load(Relaxed), index, "index(page) = its place")?;
-        let frames = self.host.pages().frames();
+        let frames = self.host.stack().pages().frames();
         check
             .that(frames.kind(descriptor.pfn()) == Kind::CACHED, "its frame is a cached page's")?;
         check.equal(frames.link(descriptor.pfn()), page.0, "its frame knows the page")?;

@@ -18,13 +18,13 @@
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).
 
-use super::caching::add;
+use super::caching::{PageCaching, add};
 use super::cost::Share;
 use super::debt::{listed_pages, pay};
 use super::evict::spare_frames;
-use super::host::CachingStack;
 use super::pressure::level_of;
 use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
+use crate::lru::LruPolicy;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{Pressure, StackHost, Stash};
@@ -86,7 +86,7 @@ struct Run<'a, S> {
 /// Reclaims until `goal` is reached or nothing more can be freed. Calls `enter` around each step
 /// that works on the stack itself; functions of the program run between two steps. Does nothing
 /// inside another reclaim of the same task.
-pub fn balance<S: CachingStack, G>(
+pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     stack: &S,
     caller: ReclaimCaller,
     goal: Goal,
@@ -152,7 +152,7 @@ pub fn balance<S: CachingStack, G>(
 /// Frames in use beyond a goal. O(1).
 #[inline]
 #[must_use]
-pub fn missing<S: CachingStack>(stack: &S, goal: Goal) -> u32 {
+pub fn missing<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S, goal: Goal) -> u32 {
     let budget = zones(stack).budget();
     match goal {
         Goal::HighMark => budget.missing(Mark::High),
@@ -160,25 +160,25 @@ pub fn missing<S: CachingStack>(stack: &S, goal: Goal) -> u32 {
     }
 }
 
-fn zones<S: CachingStack>(stack: &S) -> &Zones {
-    StackHost::pages(stack).zones()
+fn zones<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> &Zones {
+    stack.pages().zones()
 }
 
 /// If the high mark is reached, records and reports the shortage's end. O(1) if reported already.
-pub fn note_relief<S: CachingStack>(stack: &S) {
+pub fn note_relief<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) {
     if zones(stack).budget().is_below(Mark::High) {
         return;
     }
     zones(stack).note_short(false);
-    if stack.pressure().level() != Pressure::None {
-        stack.pressure().tell(Pressure::None);
+    if stack.cached().pressure().level() != Pressure::None {
+        stack.cached().pressure().tell(Pressure::None);
     }
 }
 
 /// The current shortage: the level of the last balance, corrected by the present marks. O(1).
 #[must_use]
-pub fn pressure<S: CachingStack>(stack: &S) -> Pressure {
-    let (budget, level) = (zones(stack).budget(), stack.pressure().level());
+pub fn pressure<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> Pressure {
+    let (budget, level) = (zones(stack).budget(), stack.cached().pressure().level());
     match budget.is_below(Mark::High) {
         false => Pressure::None,
         true if budget.is_below(Mark::Low) => level.max(Pressure::Low),
@@ -186,11 +186,14 @@ pub fn pressure<S: CachingStack>(stack: &S) -> Pressure {
     }
 }
 
-fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Share) {
+fn shares<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
+    stack: &S,
+    enter: &impl Fn() -> G,
+) -> (Share, Share) {
     // Calls functions of the program, so not inside the gate.
-    let objects = stack.shrinkers().refaults();
+    let objects = stack.cached().shrinkers().refaults();
     let _inside = enter();
-    let cache = stack.used_page_cache();
+    let cache = PageCaching::opened(stack);
     let pages = cache.map_or(0, |cache| cache.events()[Event::Restored]);
     let listed = cache.map_or(0, |cache| listed_pages(stack, cache));
     let mut costs = stack.cached().balancing.costs.lock();
@@ -199,8 +202,11 @@ fn shares<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) -> (Share, Shar
 }
 
 /// Reclaims the frames that groups have above their high limits.
-fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
-    let (Some(cache), groups) = (stack.used_page_cache(), CachingStack::groups(stack)) else {
+fn scan_groups<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
+    stack: &S,
+    enter: &impl Fn() -> G,
+) {
+    let (Some(cache), groups) = (PageCaching::opened(stack), stack.cached().groups()) else {
         return;
     };
     if !groups.is_any_above_high() {
@@ -218,7 +224,7 @@ fn scan_groups<S: CachingStack, G>(stack: &S, enter: &impl Fn() -> G) {
     }
 }
 
-impl<S: CachingStack> Run<'_, S> {
+impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
     fn missing(&self) -> u32 {
         missing(self.stack, self.goal)
     }
@@ -258,7 +264,7 @@ impl<S: CachingStack> Run<'_, S> {
 
     fn scan_pages(&mut self) {
         let stack = self.stack;
-        let Some(cache) = stack.used_page_cache() else { return };
+        let Some(cache) = PageCaching::opened(stack) else { return };
         for zone in zones(stack).all() {
             let sizes = cache.list_sizes(zone.node());
             let listed = sizes.active + sizes.inactive;
@@ -288,7 +294,7 @@ impl<S: CachingStack> Run<'_, S> {
     /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the
     /// lists of other CPUs only once, because their threads soon refill these lists.
     fn drain_lists(&mut self) {
-        let lists = StackHost::pages(self.stack);
+        let lists = self.stack.pages();
         match core::mem::replace(&mut self.has_drained_lists, true) {
             true => lists.drain_slot(self.stack.percpu().current()),
             false => lists.drain_all(),
@@ -298,7 +304,7 @@ impl<S: CachingStack> Run<'_, S> {
     /// Runs outside of the gate, because it calls functions of the program.
     fn ask_shrinkers(&mut self) {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
-        let shrinkers = self.stack.shrinkers();
+        let shrinkers = self.stack.cached().shrinkers();
         let ask = Ask::Share(self.priority, self.shares.1);
         let done = shrinkers.shrink(self.caller, ask, most);
         self.objects += done;

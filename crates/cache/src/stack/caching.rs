@@ -6,7 +6,6 @@ use super::shrinkers::Shrinkers;
 use crate::lru::{LruOptions, LruPolicy, Splice};
 use crate::page_cache::{PageCache, PageCacheOptions};
 use quarry_mm::stack::BalanceStats;
-use quarry_mm::zone::Groups;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -33,7 +32,6 @@ pub struct PageCaching<P: LruPolicy = Splice> {
 pub(super) struct Balancing {
     pub(super) shrinkers: Shrinkers,
     pub(super) pressure: PressureEvents,
-    pub(super) groups: Groups,
     pub(super) costs: CountedLock<Costs>,
     pub(super) debt: Debt,
     pub(super) counts: Counts,
@@ -58,7 +56,6 @@ impl Balancing {
         Self {
             shrinkers: Shrinkers::new(),
             pressure: PressureEvents::new(),
-            groups: Groups::new(),
             costs: CountedLock::new(Costs::new()),
             debt: Debt::new(),
             counts: Counts::new(),

@@ -12,8 +12,9 @@
 //! on, its requests wait briefly for the shrinkers whenever they have evicted a sixteenth of the
 //! pages that are left.
 
-use super::host::CachingStack;
+use super::caching::PageCaching;
 use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
+use crate::lru::LruPolicy;
 use crate::page_cache::PageCacheRef;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{Claimant, Miss, StackHost};
@@ -29,32 +30,42 @@ const MOST_NAPS: u32 = 200;
 /// Maximum number of steps of a payment.
 const MOST_STEPS: u32 = 64;
 
-fn zones<S: CachingStack>(stack: &S) -> &Zones {
-    StackHost::pages(stack).zones()
+fn zones<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> &Zones {
+    stack.pages().zones()
 }
 
-pub(super) fn listed_pages<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
+pub(super) fn listed_pages<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
+    stack: &S,
+    cache: PageCacheRef<'_, S>,
+) -> u64 {
     let nodes = zones(stack).all().map(|zone| cache.list_sizes(zone.node()));
     nodes.map(|sizes| sizes.active + sizes.inactive).sum()
 }
 
 /// Notes evicted pages. What the page cache evicts for itself is not owed.
-pub(super) fn note_evicted<S: CachingStack>(stack: &S, claimant: Claimant, pages: u64) {
-    if claimant == Claimant::Heap && pages > 0 && stack.shrinkers().is_any() {
+pub(super) fn note_evicted<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
+    stack: &S,
+    claimant: Claimant,
+    pages: u64,
+) {
+    if claimant == Claimant::Heap && pages > 0 && stack.cached().shrinkers().is_any() {
         stack.cached().balancing.debt.owed.fetch_add(pages, Relaxed);
     }
 }
 
 /// Returns whether shrinkers owe so much that requests wait for them. O(nodes).
 #[must_use]
-pub fn is_owed<S: CachingStack>(stack: &S) -> bool {
+pub fn is_owed<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> bool {
     let owed = stack.cached().balancing.debt.owed.load(Relaxed);
     owed > 0
-        && stack.used_page_cache().is_some_and(|cache| owed > listed_pages(stack, cache) / AHEAD)
+        && PageCaching::opened(stack).is_some_and(|cache| owed > listed_pages(stack, cache) / AHEAD)
 }
 
 /// Naps if shrinkers owe too much and the background is about to ask them.
-pub(super) fn naps<S: CachingStack>(stack: &S, miss: &mut Miss<'_>) -> bool {
+pub(super) fn naps<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
+    stack: &S,
+    miss: &mut Miss<'_>,
+) -> bool {
     let naps = &stack.cached().balancing.debt.naps;
     miss.claimant == Claimant::Heap
         && is_owed(stack)
@@ -63,7 +74,7 @@ pub(super) fn naps<S: CachingStack>(stack: &S, miss: &mut Miss<'_>) -> bool {
 }
 
 /// Lets shrinkers free what they owe. Runs outside of the gate, but for the steps in `enter`.
-pub(super) fn pay<S: CachingStack, G>(
+pub(super) fn pay<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     stack: &S,
     caller: ReclaimCaller,
     enter: &impl Fn() -> G,
@@ -71,7 +82,7 @@ pub(super) fn pay<S: CachingStack, G>(
     let (debt, mut shrunk) = (&stack.cached().balancing.debt, Shrunk::default());
     let lets_nap = caller == ReclaimCaller::Background;
     debt.naps.fetch_max(if lets_nap { MOST_NAPS } else { 0 }, Relaxed);
-    let Some(cache) = stack.used_page_cache() else { return shrunk };
+    let Some(cache) = PageCaching::opened(stack) else { return shrunk };
     let (mut owed, mut asked, mut drained) = (0, 0, 0);
     let drain = || {
         let used = zones(stack).budget().used();
@@ -96,7 +107,7 @@ pub(super) fn pay<S: CachingStack, G>(
         // A part of it, because what the shrinkers free may be spare.
         let step = due.div_ceil(2).min(pages.div_ceil(AHEAD)).min(pages - asked);
         let most = objects_in(zones(stack).budget().used() as usize * FRAME_BYTES);
-        let done = stack.shrinkers().shrink(caller, Ask::Owed(step, pages - asked), most);
+        let done = stack.cached().shrinkers().shrink(caller, Ask::Owed(step, pages - asked), most);
         shrunk += done;
         asked += step;
         if done.freed > 0 {

@@ -9,8 +9,9 @@
 //! holder can go on. The heap leaves the cache a floor of as many frames as the low mark has:
 //! without them reads would be refused.
 
+use super::caching::PageCaching;
 use super::debt::{listed_pages, naps, note_evicted};
-use super::host::CachingStack;
+use crate::lru::LruPolicy;
 use crate::page_cache::{PageCacheRef, ScanRequest};
 use quarry_mm::frame::NodeId;
 use quarry_mm::pcp::MOST_LOST;
@@ -26,7 +27,7 @@ const MOST_FRUITLESS: u64 = 1 << 16;
 
 /// See [`CachedPages::reclaim_for`](quarry_mm::stack::CachedPages::reclaim_for).
 #[inline(never)]
-pub(super) fn evict_for<S: CachingStack>(
+pub(super) fn evict_for<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
     miss: &mut Miss<'_>,
@@ -65,7 +66,7 @@ pub(super) fn evict_for<S: CachingStack>(
 
 /// Number of pages that may be evicted next for `claimant`, while `missing` frames are missing. At
 /// its floor the cache evicts for itself only what it needs, because the heap would take the rest.
-fn evictable<S: CachingStack>(
+fn evictable<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
     stack: &S,
     cache: PageCacheRef<'_, S>,
     claimant: Claimant,
@@ -77,22 +78,25 @@ fn evictable<S: CachingStack>(
 }
 
 /// Frames of cached pages beyond the cache's floor, which is as large as the low mark. O(slots).
-pub(super) fn spare_frames<S: CachingStack>(stack: &S, cache: PageCacheRef<'_, S>) -> u64 {
-    let floor = StackHost::pages(stack).zones().budget().marks().low;
+pub(super) fn spare_frames<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
+    stack: &S,
+    cache: PageCacheRef<'_, S>,
+) -> u64 {
+    let floor = stack.pages().zones().budget().marks().low;
     cache.events().pages().saturating_sub(floor.into())
 }
 
-fn near<S: CachingStack>(stack: &S) -> NodeId {
-    StackHost::pages(stack).zones().node_of(stack.percpu().current())
+fn near<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> NodeId {
+    stack.pages().zones().node_of(stack.percpu().current())
 }
 
 /// Evicts for the heap up to 32 clean pages that the cache has beyond its floor; returns whether
 /// any were evicted. Does nothing inside another reclaim of the same task.
 #[cold]
-pub fn reclaim_pages<S: CachingStack>(stack: &S) -> bool {
-    let Some(cache) = stack.used_page_cache() else { return false };
-    let reclaimers = StackHost::pages(stack).zones().budget().reclaimers();
+pub fn reclaim_pages<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> bool {
+    let Some(cache) = PageCaching::opened(stack) else { return false };
+    let reclaimers = stack.pages().zones().budget().reclaimers();
     let Entry::Entered(_inside) = reclaimers.enter() else { return false };
     let most = evictable(stack, cache, Claimant::Heap, 0);
-    own_stack::run(|| stack.timed(|| cache.direct_reclaim(near(stack), most)).freed > 0)
+    own_stack::run(|| cache.direct_reclaim(near(stack), most).freed > 0)
 }

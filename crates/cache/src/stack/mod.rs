@@ -21,7 +21,6 @@ pub use balance::{Balanced, Goal, balance, missing, note_relief, pressure};
 pub use caching::{PageCaching, PageCachingOptions};
 pub use debt::is_owed;
 pub use evict::reclaim_pages;
-pub use host::CachingStack;
 pub use pressure::{MOST_CALLBACKS, PressureEvents};
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,

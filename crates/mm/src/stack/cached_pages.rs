@@ -71,23 +71,16 @@ pub trait CachedPages: Sized + Send + Sync + 'static {
     /// Visits every lock. O(1).
     fn visit_locks<H: StackHost<Cache = Self>>(_host: &H, _visit: &mut Visit<'_>) {}
 
-    /// In the child of a fork: ends calls of callbacks that other threads had begun.
-    fn adopt_in_child(&self) {}
-
     /// Checks the cache, which no other task may use; fails with the first equation that does not
     /// hold. O(pages).
     fn validate<H: StackHost<Cache = Self>>(_host: &H) -> Result<(), Broken> {
         Ok(())
     }
 
-    /// Pages in use, each of which has a first frame of the kind `CACHED`. O(descriptors).
-    fn pages_in_use<H: StackHost<Cache = Self>>(_host: &H) -> u64 {
-        0
-    }
-
-    /// Frames of the page with this number, which is the link of the page's first frame (`CACHED`).
-    fn frames_of_page<H: StackHost<Cache = Self>>(_host: &H, _page: u32) -> u64 {
-        0
+    /// Pages in use, each of which has a first frame of the kind `CACHED`, and their frames.
+    /// O(descriptors).
+    fn pages_in_use<H: StackHost<Cache = Self>>(_host: &H) -> (u64, u64) {
+        (0, 0)
     }
 }
 
@@ -173,9 +166,6 @@ pub trait StackHost: Sized {
         frames: u32,
         attempt: &mut dyn FnMut() -> bool,
     ) -> bool;
-
-    /// Does a stage of a direct reclaim, and notes its duration.
-    fn timed<T>(&self, work: impl FnOnce() -> T) -> T;
 
     /// Gives `frames` frames of a stash to the zones, or the whole stash if it cannot give a part.
     /// O(caches * slots).

@@ -48,13 +48,16 @@ impl<C: StackConfig> Stack<C> {
     ) -> bool {
         let budget = self.pages().zones().budget();
         let Some(mut miss) = Miss::begin(budget, claimant, frames) else { return false };
-        if C::Cache::reclaim_for(self, &mut miss, attempt) {
+        if C::Cache::is_used(self)
+            && own_stack::run(|| self.timed(|| C::Cache::reclaim_for(self, &mut miss, attempt)))
+        {
             return true;
         }
         self.is_reclaim_due(frames) && own_stack::run(|| self.reclaim_parked(attempt))
     }
 
-    pub(super) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does a stage, and notes its duration.
+    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = monotonic_ns();
         let done = work();
         self.deferral.took.note(monotonic_ns().saturating_sub(start));

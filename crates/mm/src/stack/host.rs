@@ -96,10 +96,6 @@ impl<C: StackConfig> StackHost for Stack<C> {
         self.reclaim_for(claimant, frames, attempt)
     }
 
-    fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.timed(work)
-    }
-
     fn give(&self, stash: Stash, frames: u32) {
         self.give(stash, frames);
     }

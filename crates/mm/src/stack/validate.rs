@@ -19,7 +19,6 @@ struct Census {
     of_cache: [u64; MAX_CACHES],
     of_blocks: u64,
     cached_pages: u64,
-    of_page_cache: u64,
     mappings: usize,
     of_mappings: u64,
 }
@@ -45,7 +44,6 @@ impl<C: StackConfig> Stack<C> {
             of_cache: [0; MAX_CACHES],
             of_blocks: 0,
             cached_pages: 0,
-            of_page_cache: 0,
             mappings: 0,
             of_mappings: 0,
         };
@@ -73,10 +71,7 @@ impl<C: StackConfig> Stack<C> {
                         frame.that(sampled.is_some(), "the record of a sample names its frame")?;
                         census.of_blocks += sampled.map_or(0, |sampled| sampled.frames.into());
                     }
-                    Kind::CACHED => {
-                        census.cached_pages += 1;
-                        census.of_page_cache += C::Cache::frames_of_page(self, frames.link(pfn));
-                    }
+                    Kind::CACHED => census.cached_pages += 1,
                     Kind::MAPPING => {
                         census.mappings += 1;
                         let charged = self.mappings.charged(self.pages().zones(), pfn);
@@ -128,9 +123,9 @@ impl<C: StackConfig> Stack<C> {
         check.equal(heads, counted, "live mappings = mappings allocated - freed")?;
         let charged = census.of_mappings + kept;
         check.equal(charged, budget.mapped(), "frames of live and kept mappings = mapped")?;
-        let in_use = C::Cache::pages_in_use(self);
+        let (in_use, cached) = C::Cache::pages_in_use(self);
         check.equal(census.cached_pages, in_use, "heads of cached pages = descriptors in use")?;
-        let of_pages = census.of_blocks + census.of_page_cache;
+        let of_pages = census.of_blocks + cached;
         let owned = census.of_cache.iter().sum::<u64>() + of_pages + charged;
         check.that(
             owned <= budget.used().into(),

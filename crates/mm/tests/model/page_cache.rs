@@ -8,7 +8,7 @@ use quarry_cache::lru::{PageNo, State};
 use quarry_cache::page_cache::{
     Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest, Slot,
 };
-use quarry_cache::{CachingStack, PageCaching, PageCachingOptions};
+use quarry_cache::{PageCaching, PageCachingOptions};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
@@ -48,13 +48,13 @@ impl Play {
         let mut cached = PageCachingOptions::default();
         cached.lru.add_batch = 2;
         stack.init(os, &options, &cached).expect("a system on which nothing fails");
-        let cache = stack.page_cache().expect("a system on which nothing fails");
+        let cache = PageCaching::open(&stack).expect("a system on which nothing fails");
         let id = cache.create_mapping(&MappingOptions::default()).expect("memory");
         Arc::new(Self { stack, id, fills: AtomicU64::new(0), os })
     }
 
     fn cache(&self) -> PageCacheRef<'_, Stack<Config>> {
-        self.stack.used_page_cache().expect("made at the start")
+        PageCaching::opened(&self.stack).expect("made at the start")
     }
 
     fn word(&self, page: PageNo) -> *mut u64 {
@@ -112,7 +112,7 @@ impl Play {
         assert!(cache.destroy_mapping(self.id));
         cache.trim();
         assert_eq!(cache.validate(), Ok(()));
-        assert_eq!((cache.descriptors_in_use(), cache.events().in_memory()), (0, 0));
+        assert_eq!((cache.pages_in_use(), cache.events().in_memory()), ((0, 0), 0));
         self.os.release_all();
     }
 }

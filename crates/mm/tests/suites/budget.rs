@@ -3,8 +3,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_cache::{
-    Balanced, CachingStack, Count, Goal, ReclaimCaller, Scanned, ShrinkControl, Shrinker,
-    ShrinkerOptions,
+    Balanced, Count, Goal, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
 };
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
@@ -91,7 +90,8 @@ impl Shrinker for Cache<'_> {
 fn register<S: Shrinker>(stack: &Stack<Config>, shrinker: &S) -> HookId {
     stack.pages().zones().budget().keep_reserve();
     // SAFETY: tests keep a shrinker alive until they remove it or no balance runs any more.
-    unsafe { stack.shrinkers().add(shrinker, ShrinkerOptions::default()) }.expect("a place")
+    unsafe { stack.cached().shrinkers().add(shrinker, ShrinkerOptions::default()) }
+        .expect("a place")
 }
 
 fn balance(stack: &Stack<Config>, goal: Goal) -> Balanced {
@@ -121,7 +121,7 @@ fn the_background_returns_to_the_high_mark_whenever_it_is_woken() {
     }
     let stats = stack.stats().budget.balances;
     assert_eq!((stats.runs, stats.reached), (50, 50));
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     cache.free(u64::MAX);
     bed.assert_empty(&[]);
 }
@@ -150,7 +150,7 @@ fn between_the_marks_nothing_is_reclaimed() {
         }
     }
     assert_eq!(cache.scans.load(Relaxed), scans);
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     cache.free(u64::MAX);
     bed.assert_empty(&[]);
 }
@@ -174,7 +174,7 @@ fn two_caches_give_in_proportion_until_the_goal_is_reached() {
     assert!(left[0] > 0.3 && left[1] > 0.3, "neither is emptied: {left:?}");
     assert!((left[0] - left[1]).abs() < 0.05, "in proportion: {left:?}");
     for (id, cache) in ids.into_iter().zip([&large, &small]) {
-        assert!(stack.shrinkers().remove(id));
+        assert!(stack.cached().shrinkers().remove(id));
         cache.free(u64::MAX);
     }
     bed.assert_empty(&[]);
@@ -197,7 +197,7 @@ fn most_of_what_is_evicted_leaves_the_budget() {
     }
     let part = freed as f64 / evicted as f64;
     assert!(part >= 0.9, "{freed} bytes freed of {evicted} evicted: {part}");
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     cache.free(u64::MAX);
     bed.assert_empty(&[]);
 }
@@ -234,8 +234,10 @@ fn shrinkers_that_free_nothing_or_lie_end_a_balance_and_refuse_nobody() {
         // A shrinker that can free objects is called as well.
         let second = register(stack, &cache);
         assert_eq!(balance(stack, Goal::HighMark).missing, 0);
-        assert_eq!(stack.pressure().level(), Pressure::None);
-        assert!(stack.shrinkers().remove(first) && stack.shrinkers().remove(second));
+        assert_eq!(stack.cached().pressure().level(), Pressure::None);
+        assert!(
+            stack.cached().shrinkers().remove(first) && stack.cached().shrinkers().remove(second)
+        );
         cache.free(u64::MAX);
         bed.assert_empty(&[]);
     }
@@ -293,7 +295,7 @@ fn a_shrinker_that_allocates_has_the_reserve_and_never_reclaims() {
     assert_eq!(stack.stats().direct_reclaims, reclaims, "no request reclaimed inside");
     assert!(hungry.got.load(Relaxed) > 0, "the reserve is there");
     assert!(hungry.refused.load(Relaxed) > 0, "and it ends");
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     hungry.cache.free(u64::MAX);
     bed.assert_empty(&[]);
 }
@@ -312,7 +314,7 @@ fn a_request_at_the_limit_calls_no_shrinker() {
             .map(|object| cache.objects.lock().unwrap().push_back(Address(object)));
     }
     assert_eq!(cache.scans.load(Relaxed), 0);
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     cache.free(u64::MAX);
     bed.assert_empty(&[]);
 }
@@ -364,7 +366,7 @@ fn the_limit_is_halved_under_load() {
     on_cpu(0);
     for (id, cache) in ids.into_iter().zip(&caches) {
         assert!(cache.bytes() > 0, "none was emptied");
-        assert!(stack.shrinkers().remove(id));
+        assert!(stack.cached().shrinkers().remove(id));
         cache.free(u64::MAX);
     }
     bed.assert_empty(&[]);
@@ -385,10 +387,10 @@ fn pressure_follows_the_marks_without_a_balance() {
     cache.free(u64::MAX);
     stack.shrink_all();
     assert_eq!(quarry_cache::pressure(stack), Pressure::None);
-    assert_eq!(stack.pressure().level(), Pressure::Critical, "not told yet");
+    assert_eq!(stack.cached().pressure().level(), Pressure::Critical, "not told yet");
     quarry_cache::note_relief(stack);
-    assert_eq!(stack.pressure().level(), Pressure::None);
-    assert!(stack.shrinkers().remove(id));
+    assert_eq!(stack.cached().pressure().level(), Pressure::None);
+    assert!(stack.cached().shrinkers().remove(id));
     bed.assert_empty(&[]);
 }
 
@@ -402,7 +404,8 @@ fn pressure_is_told_when_it_changes() {
     let bed = bed_of(LIMIT, 1);
     let stack = &*bed.stack;
     // SAFETY: `heard` outlives the callback, and a mutex guards the list.
-    let hook = unsafe { stack.pressure().add((&raw const heard).cast(), hear) }.expect("a place");
+    let hook =
+        unsafe { stack.cached().pressure().add((&raw const heard).cast(), hear) }.expect("a place");
     let cache = Cache::new(stack, 1000);
     let id = register(stack, &cache);
     for _ in 0..3 {
@@ -412,7 +415,7 @@ fn pressure_is_told_when_it_changes() {
     let told = heard.lock().unwrap().clone();
     assert_eq!(told.last(), Some(&Pressure::None), "{told:?}");
     assert!(told.windows(2).all(|pair| pair[0] != pair[1]), "each change once: {told:?}");
-    assert!(stack.pressure().remove(hook) && stack.shrinkers().remove(id));
+    assert!(stack.cached().pressure().remove(hook) && stack.cached().shrinkers().remove(id));
     fill_below_low(stack, &cache);
     balance(stack, Goal::HighMark);
     assert_eq!(*heard.lock().unwrap(), told, "removed");
@@ -438,6 +441,6 @@ fn figures_add_up() {
     cache.free(u64::MAX);
     let parked = stack.stats().budget;
     assert!(parked.available > LIMIT / 2, "nothing is in use: {parked:?}");
-    assert!(stack.shrinkers().remove(id));
+    assert!(stack.cached().shrinkers().remove(id));
     bed.assert_empty(&[]);
 }

@@ -6,7 +6,7 @@ use quarry_cache::lru::PageNo;
 use quarry_cache::page_cache::{
     Effort, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
 };
-use quarry_cache::{CachingStack, Count, Goal, ReclaimCaller, Scanned, ShrinkControl, Shrinker};
+use quarry_cache::{Count, Goal, PageCaching, ReclaimCaller, Scanned, ShrinkControl, Shrinker};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
@@ -57,7 +57,7 @@ fn end(bed: &Bed<Config>, cache: Cache<'_>, ids: &[MappingId]) {
 fn the_high_mark_comes_back_and_what_is_evicted_is_free() {
     let bed = bed();
     let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
-    let cache = stack.page_cache().expect("there is memory");
+    let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let (mut next, mut freed, mut evicted) = (0, 0, 0);
     for round in 0..40 {
@@ -82,7 +82,7 @@ fn the_high_mark_comes_back_and_what_is_evicted_is_free() {
 fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
     let bed = bed();
     let stack = &*bed.stack;
-    let cache = stack.page_cache().expect("there is memory");
+    let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let pages = (LIMIT / FRAME_BYTES) as u64;
     let mut looks = ReclaimState::new();
@@ -159,11 +159,12 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
     {
         let bed = bed();
         let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
-        let cache = stack.page_cache().expect("there is memory");
+        let cache = PageCaching::open(stack).expect("there is memory");
         let id = mapping(cache, GroupId::ROOT);
         let objects = Objects(stack, Mutex::default());
         // SAFETY: the shrinker is removed below.
-        let shrinker = unsafe { stack.shrinkers().add(&raw const objects, Default::default()) };
+        let shrinker =
+            unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
         while objects.len() * Objects::SIZE < objects_mib * MIB {
             assert!(objects.add());
         }
@@ -196,7 +197,7 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
         }
         let before = objects.len();
         assert_eq!((balance(stack), objects.len()), (0, before), "nothing is owed twice");
-        assert!(stack.shrinkers().remove(shrinker.expect("a place")));
+        assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
         objects.free(u64::MAX);
         end(&bed, cache, &[id]);
     }
@@ -207,11 +208,12 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
 fn a_cache_that_replaces_its_pages_takes_no_objects() {
     let bed = bed();
     let stack = &*bed.stack;
-    let cache = stack.page_cache().expect("there is memory");
+    let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let objects = Objects(stack, Mutex::default());
     // SAFETY: the shrinker is removed below.
-    let shrinker = unsafe { stack.shrinkers().add(&raw const objects, Default::default()) };
+    let shrinker =
+        unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
     (0..5000).for_each(|_| assert!(objects.add()));
     let pages = (LIMIT / FRAME_BYTES) as u64;
     for index in 0..4 * pages {
@@ -220,7 +222,7 @@ fn a_cache_that_replaces_its_pages_takes_no_objects() {
     assert!(!quarry_cache::is_owed(stack));
     assert_eq!(balance(stack), 0);
     assert!(objects.len() > 4500, "{} of 5000 objects", objects.len());
-    assert!(stack.shrinkers().remove(shrinker.expect("a place")));
+    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
     objects.free(u64::MAX);
     end(&bed, cache, &[id]);
 }
@@ -229,7 +231,7 @@ fn a_cache_that_replaces_its_pages_takes_no_objects() {
 fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() {
     let bed = bed();
     let stack = &*bed.stack;
-    let cache = stack.page_cache().expect("there is memory");
+    let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let mut pinned: Vec<PageNo> = Vec::new();
     let refused = loop {
@@ -268,7 +270,7 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
 fn dirty_pages_stay() {
     let bed = bed();
     let stack = &*bed.stack;
-    let cache = stack.page_cache().expect("there is memory");
+    let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let mut dirty = 0;
     while let Ok(page) = cache.read(id, dirty, &mut |_, _| Ok(())) {
@@ -291,8 +293,8 @@ fn limits(max: usize) -> GroupLimits {
 #[test]
 fn a_group_meets_its_limit_alone() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.groups());
-    let cache = stack.page_cache().expect("there is memory");
+    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let cache = PageCaching::open(stack).expect("there is memory");
     let jobs = [groups.create(limits(4 * MIB)), groups.create(limits(8 * MIB))].map(Option::unwrap);
     let ids = jobs.map(|job| mapping(cache, job));
     for index in 0..2048 {
@@ -321,8 +323,8 @@ fn a_group_meets_its_limit_alone() {
 #[test]
 fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.groups());
-    let cache = stack.page_cache().expect("there is memory");
+    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let cache = PageCaching::open(stack).expect("there is memory");
     let job = groups.create(limits(MIB)).expect("a group");
     let id = mapping(cache, job);
     let pinned: Vec<PageNo> =
@@ -343,8 +345,8 @@ fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
 #[test]
 fn a_protected_group_keeps_its_pages_while_others_pay() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.groups());
-    let cache = stack.page_cache().expect("there is memory");
+    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let cache = PageCaching::open(stack).expect("there is memory");
     let protected = GroupLimits { min: 2000, ..GroupLimits::default() };
     let kept = mapping(cache, groups.create(protected).expect("a group"));
     let other = mapping(cache, GroupId::ROOT);
@@ -365,8 +367,8 @@ fn a_protected_group_keeps_its_pages_while_others_pay() {
 #[test]
 fn the_background_takes_what_a_group_has_above_its_high_limit() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.groups());
-    let cache = stack.page_cache().expect("there is memory");
+    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let cache = PageCaching::open(stack).expect("there is memory");
     let limits = GroupLimits { high: 1000, ..GroupLimits::default() };
     let job = groups.create(limits).expect("a group");
     let id = mapping(cache, job);
@@ -385,8 +387,8 @@ fn the_background_takes_what_a_group_has_above_its_high_limit() {
 #[test]
 fn a_clock_frees_pages_although_all_of_them_were_used() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.groups());
-    let cache = stack.page_cache().expect("there is memory");
+    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let cache = PageCaching::open(stack).expect("there is memory");
     let job = groups.create(GroupLimits::default()).expect("a group");
     let ids = [(); 5].map(|()| mapping(cache, job));
     for index in 0..1000 {

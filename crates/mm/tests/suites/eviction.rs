@@ -3,7 +3,7 @@
 
 use crate::support::seed::Dice;
 use crate::support::{Backing, Bed, VirtualConfig, small};
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_cache::page_cache::{MappingId, MappingOptions, PageCacheRef, ScanFor, ScanRequest};
 use quarry_mm::frame::NodeId;
 use quarry_mm::slab::Sheaf;
@@ -53,7 +53,7 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn new(bed: &'a CacheBed, mappings: usize) -> Self {
-        let cache = bed.stack.page_cache().unwrap();
+        let cache = PageCaching::open(&*bed.stack).unwrap();
         let create = |_| cache.create_mapping(&MappingOptions::default()).unwrap();
         // LRU has as many pages as the page cache has on average between two reclaims.
         let capacity = (CAPACITY - TOGETHER / 2) as usize;

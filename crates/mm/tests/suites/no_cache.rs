@@ -88,7 +88,6 @@ fn it_shows_that_there_is_no_cache() {
     assert!(!names.iter().any(|name| ["balance->costs", "page_cache->build"].contains(name)));
     // A process makes these calls whether its stack has a page cache or not.
     <() as CachedPages>::note_refusal(&*bed.stack, 1);
-    bed.stack.cached().adopt_in_child();
     // SAFETY: the object is live, and only this test knows it.
     unsafe { bed.stack.free(object) };
     bed.assert_empty(&[]);

@@ -10,7 +10,7 @@ use quarry_cache::page_cache::{
     Effort, Event, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, RekeyError,
     ScanFor, ScanRequest, Slot, TruncationPolicy,
 };
-use quarry_cache::{CachingStack, PageCachingOptions};
+use quarry_cache::{PageCaching, PageCachingOptions};
 use quarry_mm::frame::{FRAME_BYTES, NodeId, Order};
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackHost};
@@ -154,9 +154,9 @@ fn options(mapping: usize, group: GroupId) -> MappingOptions {
 
 impl<'a> Model<'a> {
     fn new(bed: &'a CacheBed) -> Self {
-        let cache = bed.stack.page_cache().expect("memory for the tables");
+        let cache = PageCaching::open(&*bed.stack).expect("memory for the tables");
         let limits = GroupLimits { max: GROUP_FRAMES, ..GroupLimits::default() };
-        let group = bed.stack.groups().create(limits).expect("the first group");
+        let group = bed.stack.cached().groups().create(limits).expect("the first group");
         let create = |mapping| cache.create_mapping(&options(mapping, group)).expect("memory");
         let ids = std::array::from_fn(create);
         Self { bed, cache, ids, group, known: BTreeMap::new(), pins: Vec::new(), tags: 0 }
@@ -469,7 +469,7 @@ impl<'a> Model<'a> {
         let dirty = self.known.iter().filter(|(_, known)| known.is_dirty);
         let dirty = dirty.map(|(key, _)| frames(key)).sum::<u64>();
         assert_eq!(self.cache.events().dirty(), dirty);
-        let group = self.bed.stack.groups().at(self.group);
+        let group = self.bed.stack.cached().groups().at(self.group);
         assert!(group.used() <= GROUP_FRAMES);
     }
 
@@ -486,7 +486,7 @@ impl<'a> Model<'a> {
         assert_eq!(cache.validate(), Ok(()));
         let events = cache.events();
         assert_eq!((events.pages(), events.dirty(), events.writeback()), (0, 0, 0));
-        assert!(self.bed.stack.groups().remove(self.group), "it holds nothing");
+        assert!(self.bed.stack.cached().groups().remove(self.group), "it holds nothing");
         assert_eq!((events.in_memory(), cache.pinned_frames()), (0, 0));
         assert_eq!(cache.mappings(), 0);
         self.bed.assert_empty(&[]);
@@ -533,7 +533,7 @@ fn a_truncated_file_leaves_no_memory_behind() {
     let mut looked_at = Vec::new();
     for (name, policy) in TruncationPolicy::ALL {
         let bed = cached(1, policy, u32::MAX);
-        let cache = bed.stack.page_cache().unwrap();
+        let cache = PageCaching::open(&*bed.stack).unwrap();
         let id = cache.create_mapping(&MappingOptions::default()).unwrap();
         for index in 0..1024 {
             let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();
@@ -559,7 +559,7 @@ fn a_truncated_file_leaves_no_memory_behind() {
 #[test]
 fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
     let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     for round in 0..20 {
         for index in 0..900 {
@@ -580,7 +580,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
 #[test]
 fn pages_that_are_used_again_outlive_a_scan_of_others() {
     let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {
         let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();
@@ -613,7 +613,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
 #[test]
 fn a_page_that_comes_back_soon_is_active_at_once() {
     let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {
         let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();

@@ -2,19 +2,17 @@
 //! replaces during a request, pages in the add batches of other CPUs.
 
 use crate::support::{Backing, Bed, VirtualConfig, is_huge, on_cpu, small};
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, Splice, State, StateWord};
 use quarry_cache::page_cache::index::INDEX_LIMIT;
 use quarry_cache::page_cache::{
-    self, Effort, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
-    ReadError, RekeyError,
+    self, Effort, MappingId, MappingOptions, PageCache, PageCacheOptions, PageCacheRef, ReadError,
+    RekeyError,
 };
-use quarry_mm::frame::{Metadata, NodeId, Order};
-use quarry_mm::pcp::{PageAllocator, V6_18};
+use quarry_mm::frame::{NodeId, Order};
 use quarry_mm::slab::{CacheId, Sheaf};
-use quarry_mm::stack::Stack;
-use quarry_mm::zone::{GroupId, GroupLimits, Groups};
-use quarry_sys::percpu::{Object, SlotIndex};
+use quarry_mm::stack::{Stack, StackHost};
+use quarry_mm::zone::{GroupId, GroupLimits};
 use std::cell::Cell;
 
 type Config = VirtualConfig<Sheaf>;
@@ -43,13 +41,13 @@ fn touch<H: page_cache::Host>(
 
 fn group(stack: &Stack<Config>, max: u32) -> GroupId {
     let limits = GroupLimits { max, ..GroupLimits::default() };
-    stack.groups().create(limits).expect("there are others left")
+    stack.cached().groups().create(limits).expect("there are others left")
 }
 
 #[test]
 fn an_index_that_no_tree_holds_is_refused() {
     let bed = bed();
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = mapping(cache, GroupId::ROOT);
     let last = pin(cache, id, INDEX_LIMIT - 1);
     for index in [INDEX_LIMIT, u64::MAX] {
@@ -81,61 +79,21 @@ impl Interrupted<'_> {
     }
 }
 
-impl NodeHost for Interrupted<'_> {
-    fn alloc_node(&self) -> Option<Object> {
-        self.stack.alloc_node()
-    }
-
-    unsafe fn free_nodes(&self, nodes: &[Object]) {
-        // SAFETY: the caller's promise.
-        unsafe { self.stack.free_nodes(nodes) };
-    }
-
-    fn wait_for_walks(&self) -> bool {
-        self.stack.wait_for_walks()
-    }
-
-    fn node_of(&self, node: Object) -> NodeId {
-        self.stack.node_of(node)
-    }
-}
-
 impl page_cache::Host for Interrupted<'_> {
-    type Pages = V6_18;
+    type Stack = Stack<Config>;
     type Lru = Splice;
 
-    fn pages(&self) -> &PageAllocator<V6_18> {
-        page_cache::Host::pages(self.stack)
-    }
-
-    fn slot(&self) -> SlotIndex {
-        if page_cache::Host::groups(self).iter().any(|(_, group)| group.used() > 0)
+    fn stack(&self) -> &Stack<Config> {
+        if self.cache.groups().iter().any(|(_, group)| group.used() > 0)
             && let Some((old, group)) = self.replacement.take()
         {
             self.replace(old, group);
         }
-        self.stack.slot()
+        self.stack
     }
 
-    fn metadata(&self) -> &Metadata {
-        page_cache::Host::metadata(self.stack)
-    }
-
-    fn slots(&self) -> u32 {
-        self.stack.slots()
-    }
-
-    fn groups(&self) -> &Groups {
-        page_cache::Host::groups(self.stack)
-    }
-
-    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {
-        // SAFETY: the caller's promise.
-        unsafe { self.stack.free_private(cache, objects) };
-    }
-
-    fn make_room(&self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
-        self.stack.make_room(frames, attempt)
+    fn page_cache(&self) -> &PageCache {
+        self.cache
     }
 }
 
@@ -145,7 +103,7 @@ impl page_cache::Host for Interrupted<'_> {
 fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     let bed = bed();
     let stack = &*bed.stack;
-    stack.page_cache().expect("the nodes need a slab cache");
+    PageCaching::open(stack).expect("the nodes need a slab cache");
     let [old, new] = [group(stack, 100), group(stack, 100)];
     let all = PageCache::new();
     let host = Interrupted { stack, cache: &all, replacement: Cell::new(None) };
@@ -154,7 +112,7 @@ fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     let id = mapping(cache, old);
     host.replacement.set(Some((id, new)));
     assert_eq!(cache.get_or_alloc(id, 7, Effort::Easy), Err(ReadError::Full));
-    assert_eq!([old, new].map(|group| stack.groups().at(group).used()), [0, 0]);
+    assert_eq!([old, new].map(|group| stack.cached().groups().at(group).used()), [0, 0]);
     assert_eq!(cache.validate(), Ok(()));
 }
 
@@ -162,7 +120,7 @@ fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
 #[test]
 fn a_holding_that_a_truncation_has_ended_ends_once() {
     let bed = bed();
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = mapping(cache, GroupId::ROOT);
     let page = cache.hold(id, 3, Some(Effort::Every)).unwrap().expect("a new page").page();
     cache.pin_again(page);
@@ -183,7 +141,7 @@ fn a_holding_that_a_truncation_has_ended_ends_once() {
 #[test]
 fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     let bed = bed();
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let job = group(&bed.stack, 16);
     let id = mapping(cache, job);
     for index in 0..16 {
@@ -193,8 +151,8 @@ fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     on_cpu(2);
     touch(cache, id, 100).expect("clean pages of its own make room");
     assert!(cache.destroy_mapping(id));
-    assert_eq!(bed.stack.groups().at(job).used(), 0, "nobody uses its pages");
-    assert!(bed.stack.groups().remove(job));
+    assert_eq!(bed.stack.cached().groups().at(job).used(), 0, "nobody uses its pages");
+    assert!(bed.stack.cached().groups().remove(job));
     on_cpu(0);
     assert_eq!(cache.validate(), Ok(()));
 }
@@ -203,7 +161,7 @@ fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
 #[test]
 fn a_scan_finds_idle_pages_behind_truncated_ones() {
     let bed = bed();
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let [gone, id] = [mapping(cache, GroupId::ROOT), mapping(cache, GroupId::ROOT)];
     let pinned: Vec<PageNo> = (0..300).map(|index| pin(cache, gone, index)).collect();
     assert_eq!(cache.truncate(gone, 0), 300);
@@ -229,11 +187,11 @@ fn the_last_pins_are_for_those_who_do_not_ask() {
 #[test]
 fn few_cached_pages_are_not_huge() {
     let bed = bed();
-    let cache = bed.stack.page_cache().unwrap();
+    let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = mapping(cache, GroupId::ROOT);
     let mut huge = (0..1024).map(|index| {
         let page = pin(cache, id, index);
-        let zones = page_cache::Host::pages(&*bed.stack).zones();
+        let zones = bed.stack.pages().zones();
         let is_huge = is_huge(zones, cache.address(page).as_ptr());
         cache.unpin(page);
         is_huge

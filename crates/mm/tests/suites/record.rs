@@ -1,7 +1,6 @@
 //! The record of a stack has the same figures as its statistics, under every slab policy.
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
-use quarry_cache::CachingStack;
 use quarry_cache::PageCaching;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
@@ -107,7 +106,7 @@ fn every_slab_policy_fills_it() {
 fn a_page_cache_fills_its_events() {
     let options = StackOptions { heap: true, ..small() };
     let bed: Bed<VirtualConfig<Sheaf>> = Bed::new(Backing::Linux, 4096, 2, &options);
-    bed.stack.page_cache().expect("there is memory for its tables");
+    PageCaching::open(&*bed.stack).expect("there is memory for its tables");
     let bytes = record(&bed);
     let snapshot = Snapshot::parse(&bytes).expect("a publication");
     assert_ne!(snapshot.about().flags & flags::HAS_PAGE_CACHE, 0);

@@ -7,11 +7,12 @@
 
 use super::writers;
 use crate::background::{self, has_thread, ring};
-use crate::balancer::{Balancer, Cache, Wait};
+use crate::balancer::{Balancer, Cache};
 use crate::gate;
 use crate::instance::{STACK, is_ready, zones};
 use quarry_cache::{Goal, PageCaching, ReclaimCaller};
 use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::errno::KeepErrno;
@@ -61,7 +62,7 @@ fn may_retry() -> bool {
 #[inline]
 pub(super) fn want_if_due() {
     if Cache::is_due() {
-        Cache::want();
+        Cache::want(false);
     }
 }
 
@@ -85,23 +86,25 @@ fn balance_if_due() {
 /// Waits for the end of a balance, for at most `ns` nanoseconds.
 fn wait_for_progress(ns: u64) {
     let seen = PROGRESS.load(Acquire);
-    Cache::want();
+    Cache::want(false);
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-pub(crate) struct BalanceWait {
+/// The wait of a request that has found no memory (see [`Balancer::repeat_after_balances`]).
+pub(super) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
 }
 
-impl Wait for BalanceWait {
-    fn new(size: usize) -> Self {
+impl BalanceWait {
+    pub(super) fn new(size: usize) -> Self {
         Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
 
+    /// Waits for the end of a balance; returns whether the request should try again.
     #[inline(never)]
     #[cold]
-    fn has_balanced(&mut self) -> bool {
+    pub(super) fn has_balanced(&mut self) -> bool {
         let budget = zones().budget();
         if !budget.has_reserve() || !has_thread() || budget.reclaimers().is_in() {
             return false;
@@ -161,8 +164,6 @@ pub(super) fn wake_for_writeback() -> bool {
 }
 
 impl Balancer for PageCaching {
-    type Wait = BalanceWait;
-
     /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget
     /// is below its low mark or lacks room for a request that waits. O(1); without both, one load.
     #[inline]
@@ -173,7 +174,10 @@ impl Balancer for PageCaching {
     }
 
     #[cold]
-    fn want() {
+    fn want(now: bool) {
+        if now {
+            RETRY_AT_NS.store(0, Relaxed);
+        }
         if has_thread() && may_retry() && !WANTED.swap(true, AcqRel) {
             ring();
         }
@@ -183,13 +187,8 @@ impl Balancer for PageCaching {
     fn foresee(size: usize) {
         let budget = zones().budget();
         if budget.has_reserve() && (budget.room() as usize) < size / FRAME_BYTES {
-            Self::want();
+            Self::want(false);
         }
-    }
-
-    fn want_now() {
-        RETRY_AT_NS.store(0, Relaxed);
-        Self::want();
     }
 
     fn approach(beyond: usize, ns: u64) {
@@ -218,7 +217,7 @@ impl Balancer for PageCaching {
         writers::visit_locks(visit);
     }
 
-    fn forget_work() {
+    fn forget_parent(had_others: bool) {
         // Stores only where it must, because the kernel copies each page to which the child writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
@@ -226,9 +225,14 @@ impl Balancer for PageCaching {
         if AWAITED.load(Relaxed) != 0 {
             AWAITED.store(0, Relaxed);
         }
+        if had_others {
+            writers::forget_uses();
+            STACK.cached().adopt_in_child();
+        }
     }
 
-    fn forget_threads() {
-        writers::forget_uses();
+    fn repeat_after_balances(size: usize, attempt: &mut dyn FnMut() -> bool) {
+        let mut wait = BalanceWait::new(size);
+        while wait.has_balanced() && !attempt() {}
     }
 }

@@ -7,8 +7,9 @@ use crate::error::{Error, accept};
 use crate::instance::{STACK, zones};
 use crate::limits;
 use crate::process::{self, Mode, ensure_ready};
-use quarry_cache::{CachingStack, Shrinker, ShrinkerOptions};
+use quarry_cache::{Shrinker, ShrinkerOptions};
 use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::StackHost;
 use quarry_mm::stack::{BudgetStats, Pressure};
 use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
 
@@ -146,7 +147,7 @@ impl Budget {
     ) -> Result<Registration, Error> {
         Registration::of(shrinker, |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
-            unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
+            unsafe { STACK.cached().shrinkers().add(object, options) }.map(Kind::Shrinker)
         })
     }
 
@@ -165,7 +166,7 @@ impl Budget {
         }
         Registration::of(tell, |object| {
             // SAFETY: the registration keeps `tell`, which any thread may call, until its removal.
-            unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
+            unsafe { STACK.cached().pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })
     }
 
@@ -180,7 +181,7 @@ impl Budget {
     /// # Errors
     /// [`Error::NotAccepted`] for a `min` above `high` or `max`, [`Error::TooMany`] at 255 groups.
     pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
-        STACK.groups().create(options.limits()?).map(Group).ok_or(Error::TooMany)
+        STACK.cached().groups().create(options.limits()?).map(Group).ok_or(Error::TooMany)
     }
 }
 
@@ -188,7 +189,7 @@ impl Group {
     /// The group with this number; `None` if no group has it.
     #[must_use]
     pub fn of(id: GroupId) -> Option<Self> {
-        STACK.groups().is_there(id).then_some(Self(id))
+        STACK.cached().groups().is_there(id).then_some(Self(id))
     }
 
     /// The number by which file mappings name the group.
@@ -202,14 +203,14 @@ impl Group {
     /// # Errors
     /// [`Error::NotAccepted`] for a `min` above `high` or `max`.
     pub fn set_limits(&self, options: &GroupOptions) -> Result<(), Error> {
-        STACK.groups().at(self.0).set_limits(options.limits()?);
+        STACK.cached().groups().at(self.0).set_limits(options.limits()?);
         Ok(())
     }
 
     /// The current use of the group. O(1).
     #[must_use]
     pub fn usage(&self) -> GroupUse {
-        let group = STACK.groups().at(self.0);
+        let group = STACK.cached().groups().at(self.0);
         let (refusals, reclaims) = group.counts();
         let [used, pinned] = [group.used(), group.pinned()].map(|frames| frames as usize);
         GroupUse { used: used * FRAME_BYTES, pinned: pinned * FRAME_BYTES, refusals, reclaims }
@@ -220,6 +221,6 @@ impl Group {
     /// # Errors
     /// The group itself, if file mappings still belong to it.
     pub fn remove(self) -> Result<(), Self> {
-        if STACK.groups().remove(self.0) { Ok(()) } else { Err(self) }
+        if STACK.cached().groups().remove(self.0) { Ok(()) } else { Err(self) }
     }
 }

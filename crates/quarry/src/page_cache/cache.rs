@@ -8,7 +8,7 @@ use super::writers;
 use crate::error::{Error, accept};
 use crate::gate;
 use crate::instance::{STACK, is_ready};
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_cache::page_cache::{Event, EventCounts, READAHEAD_BYTES};
 use quarry_mm::frame::Order;
 use quarry_sys::errno::KeepErrno;
@@ -47,7 +47,7 @@ impl PageCache {
     pub fn stats() -> PageCacheStats {
         let _errno = KeepErrno::new();
         let _inside = gate::enter();
-        let cache = if is_ready() { STACK.used_page_cache() } else { None };
+        let cache = if is_ready() { PageCaching::opened(&STACK) } else { None };
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 

@@ -6,7 +6,7 @@ use crate::instance::{ProcessConfig, STACK};
 use crate::process;
 use core::ops::Range;
 use core::ptr::NonNull;
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_cache::lru::PageNo;
 use quarry_cache::lru::State;
 use quarry_cache::page_cache::index::INDEX_LIMIT;
@@ -21,7 +21,7 @@ pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 /// The page cache. It exists, because the caller has a mapping.
 #[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
-    STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
+    PageCaching::opened(&STACK).expect("whoever has a mapping has used the page cache")
 }
 
 /// Runs `work`, which may take locks of the page cache, on the page cache.
@@ -59,7 +59,7 @@ impl RawMapping {
         }
         process::serving()?;
         let made = process::on_instance(0, || {
-            STACK.page_cache().and_then(|cache| cache.create_mapping(options))
+            PageCaching::open(&STACK).and_then(|cache| cache.create_mapping(options))
         });
         match made {
             Some(Ok(id)) => Ok(Self { id }),
@@ -205,7 +205,7 @@ impl RawPage {
     /// The page whose memory begins at `address`; `None` if no page does.
     #[must_use]
     pub fn at(address: *const u8) -> Option<Self> {
-        STACK.used_page_cache()?.page_at(address).map(Self)
+        PageCaching::opened(&STACK)?.page_at(address).map(Self)
     }
 
     /// The number of the page.
@@ -218,7 +218,7 @@ impl RawPage {
     #[must_use]
     pub fn pinned(number: usize) -> Option<Self> {
         let page = PageNo(u32::try_from(number).ok()?);
-        STACK.used_page_cache()?.is_pinned(page).then_some(Self(page))
+        PageCaching::opened(&STACK)?.is_pinned(page).then_some(Self(page))
     }
 
     /// Returns whether a task has latched the page, for writing if `is_exclusive`, else to read.

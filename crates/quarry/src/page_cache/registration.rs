@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::instance::{STACK, zones};
 use crate::{background, process};
 use core::ptr::NonNull;
-use quarry_cache::CachingStack;
+use quarry_mm::stack::StackHost;
 use quarry_sys::confined::is_confined;
 use quarry_sys::hooks::HookId;
 use quarry_sys::primitive::futex;
@@ -112,8 +112,8 @@ impl Drop for Registration {
         // SAFETY: the block lives until it is freed below.
         let Head { kind, free, .. } = unsafe { self.0.read() };
         let is_removed = match kind {
-            Some(Kind::Shrinker(id)) => STACK.shrinkers().remove(id),
-            Some(Kind::Pressure(id)) => STACK.pressure().remove(id),
+            Some(Kind::Shrinker(id)) => STACK.cached().shrinkers().remove(id),
+            Some(Kind::Pressure(id)) => STACK.cached().pressure().remove(id),
             None => true,
         };
         if !is_removed {

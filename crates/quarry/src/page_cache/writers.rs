@@ -7,7 +7,7 @@ use crate::gate;
 use crate::instance::{STACK, is_ready, zones};
 use core::cell::Cell;
 use core::ptr::NonNull;
-use quarry_cache::CachingStack;
+use quarry_cache::PageCaching;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::lock::CountedLock;
@@ -191,14 +191,14 @@ pub(crate) fn set_ratios(background: u32, hard: u32) {
 }
 
 pub(crate) fn dirty() -> usize {
-    let cache = if is_ready() { STACK.used_page_cache() } else { None };
+    let cache = if is_ready() { PageCaching::opened(&STACK) } else { None };
     cache.map_or(0, |cache| cache.events().dirty() as usize)
 }
 
 /// Pages that could hold file data: the lower of limit and machine memory, minus the heap's pages.
 fn dirtyable() -> usize {
     let budget = zones().budget();
-    let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
+    let cached = PageCaching::opened(&STACK).map_or(0, |cache| cache.events().pages() as usize);
     let of_heap = (budget.used() as usize).saturating_sub(cached);
     (budget.limit() as usize).min(machine()).saturating_sub(of_heap)
 }

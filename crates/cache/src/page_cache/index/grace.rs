@@ -179,9 +179,9 @@ impl<'a, H: NodeHost> Preload<'a, H> {
     }
 
     fn take(&self) -> Option<NodeRef> {
-        let object = self.host.alloc_node()?;
+        let (object, home) = self.host.alloc_node()?;
         // SAFETY: the host gave the object, of the size and alignment of a node, to the caller.
-        Some(unsafe { NodeRef::make(object, self.host.node_of(object)) })
+        Some(unsafe { NodeRef::make(object, home) })
     }
 }
 

@@ -9,7 +9,7 @@ use quarry_cache::page_cache::{
     Effort, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, ScanFor, ScanRequest,
     Slot, TruncationPolicy,
 };
-use quarry_cache::{CachingStack, PageCaching, PageCachingOptions};
+use quarry_cache::{PageCaching, PageCachingOptions};
 use quarry_mm::frame::NodeId;
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
@@ -165,7 +165,7 @@ pub(crate) fn share_pages<P: LruPolicy>(
     let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
     let bed = Bed::<Config<P>>::on_with(os, &options, &cached, |_| {})
         .expect("a system that fails nowhere");
-    let cache = bed.stack.page_cache().expect("memory for the tables");
+    let cache = PageCaching::open(&*bed.stack).expect("memory for the tables");
     let create = |_| cache.create_mapping(&MappingOptions::default()).expect("memory");
     let ids: Vec<_> = (0..MAPPINGS).map(create).collect();
     let (seed, done) = (seed(), AtomicBool::new(false));

@@ -4,6 +4,7 @@ use super::{Bed, NODE_BYTES, Nodes, OWNER, page};
 use crate::lru::PageNo;
 use crate::page_cache::NodeHost;
 use crate::page_cache::index::{Entry, GRACE_BATCH, Index, Preload};
+use quarry_mm::frame::NodeId;
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{NativeSlots, Object, PerCpu, WordTree};
 
@@ -57,7 +58,7 @@ fn a_preload_that_is_not_used_waits_with_the_others() {
 struct Walker(NativeSlots, Nodes);
 
 impl NodeHost for Walker {
-    fn alloc_node(&self) -> Option<Object> {
+    fn alloc_node(&self) -> Option<(Object, NodeId)> {
         self.1.alloc_node()
     }
 

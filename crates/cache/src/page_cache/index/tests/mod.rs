@@ -9,6 +9,7 @@ mod shadows;
 use super::*;
 use crate::lru::PageNo;
 use crate::page_cache::NodeHost;
+use quarry_mm::frame::NodeId;
 use quarry_sys::percpu::Object;
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -28,7 +29,7 @@ const LAYOUT: Layout = match Layout::from_size_align(NODE_BYTES, NODE_ALIGN) {
 };
 
 impl NodeHost for Nodes {
-    fn alloc_node(&self) -> Option<Object> {
+    fn alloc_node(&self) -> Option<(Object, NodeId)> {
         if let Some(left) = self.left.get() {
             self.left.set(Some(left.checked_sub(1)?));
         }
@@ -37,7 +38,7 @@ impl NodeHost for Nodes {
         // SAFETY: the object has this many bytes.
         unsafe { object.write_bytes(0x5a, NODE_BYTES) };
         assert!(self.out.borrow_mut().insert(object));
-        Some(object)
+        Some((object, NodeId(0)))
     }
 
     unsafe fn free_nodes(&self, nodes: &[Object]) {
