@@ -1,6 +1,6 @@
 //! A measuring engine: takes samples in randomised blocks, records them, judges them and shows
 //! them. It depends on no allocator, program or experiment. It only knows the names of variables
-//! that change allocators, and the tables of the documents.
+//! that change allocators.
 //!
 //! ```text
 //! experiment   the definition of an experiment as a value, and the engine that conducts it

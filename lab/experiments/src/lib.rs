@@ -8,6 +8,7 @@
 //! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
+//! styles         the documents' own tables
 //! tables         reads the files of `data`
 //! witness        workloads as system calls, and what the running kernel counts of them
 //! ```
@@ -24,6 +25,7 @@ mod patterns;
 mod predict;
 mod ready_program;
 mod real_programs;
+mod styles;
 mod tables;
 mod witness;
 
@@ -73,7 +75,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::Run { experiment } => experiment.run(find_library, out),
         LabCommand::Merge(merge) => merge.run(out),
         LabCommand::Predict(predict) => predict.run(out),
-        LabCommand::Compare(compare) => compare.run(out),
+        LabCommand::Compare(compare) => compare.run(&styles::STYLES, out),
         LabCommand::Targets(targets) => targets.run(out),
         LabCommand::Report(report) => report.run(out),
         LabCommand::Doctor(doctor) => {

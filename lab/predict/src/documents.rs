@@ -32,8 +32,7 @@ fn lines<T: DeserializeOwned>(text: &str) -> Vec<T> {
 
 /// The lines of document 004; with `only`, those for this number of tasks.
 pub(crate) fn faults(only: Option<usize>) -> Vec<Faults> {
-    let mut all: Vec<Faults> =
-        lines(include_str!("../../../bench/harness/tests/golden/page_fault1_lru.csv"));
+    let mut all: Vec<Faults> = lines(include_str!("../../documents/004/page_fault1_lru.csv"));
     all.retain(|line| only.is_none_or(|tasks| tasks == line.tasks));
     all
 }
@@ -41,7 +40,7 @@ pub(crate) fn faults(only: Option<usize>) -> Vec<Faults> {
 /// The lines of document 002; with `only`, the line for this number of threads.
 pub(crate) fn transactions(only: Option<usize>) -> Vec<Transactions> {
     let mut all: Vec<Transactions> =
-        lines(include_str!("../../../bench/harness/tests/golden/tcp_rr_slub_slab.csv"));
+        lines(include_str!("../../documents/002/tcp_rr_slub_slab.csv"));
     all.retain(|line| only.is_none_or(|threads| threads == line.threads));
     all
 }

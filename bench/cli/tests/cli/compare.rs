@@ -124,7 +124,7 @@ fn every_run_proves_who_served_it_and_is_kept() {
         assert_eq!(sorted, ["glibc", "glibc A/A", "own"], "each block is complete");
     }
     let mut text = Vec::new();
-    Tables::parse_from([Path::new("tables"), &out]).arguments.run(&mut text).unwrap();
+    Tables::parse_from([Path::new("tables"), &out]).arguments.run(&[], &mut text).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("allocates"), "the lab reads the recording");
     let text = fs::read_to_string(&page).unwrap();
     assert!(text.contains("Speed against memory"), "{text}");

@@ -87,7 +87,7 @@ fn shown(run: Run) -> Vec<String> {
         let words = ["compare", "--style", style, place.to_str().unwrap()];
         let matches = command.try_get_matches_from(words).unwrap();
         let mut text = Vec::new();
-        CompareArgs::from_arg_matches(&matches).unwrap().run(&mut text).unwrap();
+        CompareArgs::from_arg_matches(&matches).unwrap().run(&[], &mut text).unwrap();
         String::from_utf8(text).unwrap().replace(place.to_str().unwrap(), "RUN")
     };
     let styles = ["modern", "json", "mmtests", "tcp-rr", "will-it-scale"];

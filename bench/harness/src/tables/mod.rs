@@ -3,40 +3,28 @@
 //! ```text
 //! modern         medians, ratios with intervals, verdicts
 //! json           every judgement, for programs
-//! mmtests        layout and rows of that tool in 2017
-//! of_documents   the tables of documents 000 and 001 in that layout
-//! tcp_rr         the table of document 002
-//! will_it_scale  the table of document 004
 //! matrix         a column for each variant, as experiments print them
 //! targets        what a run was to reach
 //! processors     what was reached on each processor (`quarry lab targets`)
 //! ```
 //!
-//! A new style is a file here, a name in `Style`, and its arm in `CompareArgs::run`.
+//! Whoever offers the command may add styles of its own ([`Style`]).
 
 mod matrix;
-mod mmtests;
 pub mod modern;
-mod of_documents;
 mod processors;
-pub mod published;
 mod targets;
-mod tcp_rr;
-mod will_it_scale;
-
-#[cfg(test)]
-mod golden;
 
 pub use matrix::{Group, Matrix};
 pub use processors::TargetsArgs;
 pub use targets::of as targets_of;
 
-use self::of_documents::Documented;
 use crate::judge::{Reached, Selection};
+use crate::nearest;
 use crate::results::{self, Cell, Metric, Run, Variant};
 use crate::table::Table;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -53,59 +41,57 @@ pub struct CompareArgs {
     /// The variant that the others are compared with [default: that of the first directory].
     #[arg(long, value_name = "V")]
     baseline: Option<String>,
-    /// Style of the table.
-    #[arg(long, value_enum, default_value = "modern")]
-    style: Style,
+    /// Style of the table; the error of an unknown one names all.
+    #[arg(long, default_value = MODERN)]
+    style: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Style {
-    /// As mmtests printed them in 2017: positive percentages are better.
-    Mmtests,
-    /// As in document 002: a row per number of tasks, medians, and the difference in percent.
-    TcpRr,
-    /// As in document 004: a block per number of tasks, means, deviations and speed-ups.
-    WillItScale,
-    /// Medians, ratios with 95 % intervals, verdicts.
-    Modern,
-    /// The judgements on which the verdicts rest, as JSON.
-    Json,
+/// A style of the tables that `compare` prints.
+#[derive(Clone, Copy)]
+pub struct Style {
+    /// Its name for `--style`.
+    pub name: &'static str,
+    /// The tables of a selection, without a newline at the end.
+    pub tables: fn(&Selection<'_>) -> String,
 }
+
+/// Medians, ratios with 95 % intervals, verdicts.
+const MODERN: &str = "modern";
+/// The judgements on which the verdicts rest.
+const JSON: &str = "json";
+
+const OWN: [Style; 2] = [
+    Style { name: MODERN, tables: modern },
+    Style { name: JSON, tables: |selection| format!("{:#}", json(selection)) },
+];
 
 impl CompareArgs {
-    /// Reads the directories and prints their tables to `out`.
-    pub fn run(self, out: &mut dyn Write) -> Result<()> {
+    /// Reads the directories and prints their tables to `out`. `styles` are those of the caller,
+    /// beside `modern` and `json`.
+    ///
+    /// # Errors
+    /// If there is no such style, a directory cannot be read or `out` not written, or the runs have
+    /// nothing in common.
+    pub fn run(self, styles: &[Style], out: &mut dyn Write) -> Result<()> {
+        let all = || OWN.iter().chain(styles);
+        let style = all().find(|style| style.name == self.style).ok_or_else(|| {
+            let names: Vec<&str> = all().map(|style| style.name).collect();
+            nearest::unknown("style", &self.style, &names)
+        })?;
         let runs = self
             .directories
             .iter()
             .map(|place| Ok((place.display().to_string(), results::read(place)?)))
             .collect::<Result<Vec<(String, Run)>>>()?;
         let selection = Selection::new(&runs, self.baseline.as_deref())?;
-        if self.style != Style::Json {
+        if style.name != JSON {
             for warning in &selection.warnings {
                 writeln!(out, "warning: {warning}")?;
             }
         }
-        let text = match self.style {
-            Style::Mmtests => mmtests(&selection),
-            Style::TcpRr => tcp_rr::table(&selection),
-            Style::WillItScale => will_it_scale::table(&selection),
-            Style::Modern => modern(&selection),
-            Style::Json => serde_json::to_string_pretty(&json(&selection))?,
-        };
-        writeln!(out, "{text}")?;
+        writeln!(out, "{}", (style.tables)(&selection))?;
         Ok(())
     }
-}
-
-/// The table of a selection, and below it the documents' tables for the same experiment.
-fn mmtests(selection: &Selection<'_>) -> String {
-    let mut text = mmtests::table(selection).to_string();
-    let experiment = &selection.baseline().run.meta.experiment;
-    for Documented { number, machine, table } in of_documents::tables(experiment) {
-        text += &format!("\n\nAs document {number} has it ({machine}):\n\n{table}");
-    }
-    text
 }
 
 fn modern(selection: &Selection<'_>) -> String {
@@ -158,22 +144,4 @@ pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
     };
     let names = run.meta.metrics.iter().map(|metric| metric.name.as_str());
     Table::of(std::iter::once(what).chain(names), run.meta.variants.iter().map(medians))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::examples;
-
-    #[test]
-    fn every_style_has_the_copy_of_the_baseline() {
-        let (base, new): (&[Option<f64>], &[Option<f64>]) = (&[Some(5.0)], &[Some(4.0)]);
-        let run = examples::run("base", &[("base", base), ("new", new), ("base A/A", base)]);
-        let selection = Selection::of(&run);
-        for text in
-            [mmtests(&selection), tcp_rr::table(&selection), will_it_scale::table(&selection)]
-        {
-            assert!(text.contains("base A/A") && text.contains("new"), "{text}");
-        }
-    }
 }

@@ -41,7 +41,7 @@ enum Command {
 fn main() {
     completions::answer(Cli::command);
     let out = &mut Output(stdout());
-    let status = match parse::<Cli>().command {
+    let status = match parse::<Cli>(std::env::args_os().collect()).command {
         Command::Lab(command) => {
             let find_library = || library::find(None, None);
             report(quarry_lab::lab(command, &find_library, out))

@@ -1,8 +1,8 @@
 //! The documents' figures that replays are compared with.
 
 use super::row::Row;
+use crate::styles::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use quarry_harness::table;
-use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use quarry_replay::policies::Policies;
 use serde::Deserialize;
 use std::collections::BTreeMap;

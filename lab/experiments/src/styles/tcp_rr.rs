@@ -1,7 +1,7 @@
 //! The table of document 002: a row per number of tasks, with rates and differences in percent.
 
-use crate::judge::{Column, Row, Selection};
-use crate::table::Table;
+use quarry_harness::judge::{Column, Row, Selection};
+use quarry_harness::table::Table;
 
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();

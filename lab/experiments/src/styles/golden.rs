@@ -8,14 +8,15 @@
 
 use super::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use super::{mmtests, tcp_rr, will_it_scale};
-use crate::judge::Selection;
-use crate::results::examples::{Cells, run_of};
-use crate::results::{Direction, Metric, Run};
-use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
+use quarry_harness::judge::Selection;
+use quarry_harness::results::examples::{Cells, run_of};
+use quarry_harness::results::{Direction, Metric, Run};
+use quarry_harness::statistics::mmtests::{Sorted, pdiff, pndiff};
 
-const DOCUMENT_001: &str = include_str!("../../tests/golden/document_001_tables.txt");
-const SPARSETRUNCATE: &str = include_str!("../../tests/golden/sparsetruncate_reconstructed.csv");
-const FIGURES: &str = include_str!("../../tests/golden/figures_outside_tables.csv");
+const DOCUMENT_001: &str = include_str!("../../../documents/001/tables.txt");
+const SPARSETRUNCATE: &str =
+    include_str!("../../../documents/001/sparsetruncate_reconstructed.csv");
+const FIGURES: &str = include_str!("../../../documents/figures_outside_tables.csv");
 
 /// The only row of the documents whose percentage does not follow from its printed inputs: they
 /// allow 6.0552 to 6.0569, but the document prints 6.05.

@@ -66,7 +66,7 @@ fn add(to: &mut Documented, fields: &[&'static str]) {
 mod tests {
     use super::*;
 
-    const DOCUMENT_001: &str = include_str!("../../tests/golden/document_001_tables.txt");
+    const DOCUMENT_001: &str = include_str!("../../../documents/001/tables.txt");
 
     #[test]
     fn tables_are_those_of_the_document_to_the_character() {

@@ -4,9 +4,9 @@
 //! the best samples; rates as in its "multiple operations" tables (document 000), with harmonic
 //! means. A positive percentage is better in both.
 
-use crate::judge::Selection;
-use crate::results::Direction;
-use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
+use quarry_harness::judge::Selection;
+use quarry_harness::results::Direction;
+use quarry_harness::statistics::mmtests::{Sorted, pdiff, pndiff};
 use std::fmt;
 
 /// Width in letters of a value, and of a percentage without its parentheses.

@@ -1,11 +1,11 @@
 //! The table of document 004, with one part for each number of tasks. A variant's row has, for each
 //! workload (processes and threads), mean, deviation and speed-up over the first variant.
 
-use crate::judge::{Column, Row, Selection};
-use crate::results::Direction;
-use crate::statistics::mmtests::Sorted;
-use crate::table::Table;
 use indicatif::HumanCount;
+use quarry_harness::judge::{Column, Row, Selection};
+use quarry_harness::results::Direction;
+use quarry_harness::statistics::mmtests::Sorted;
+use quarry_harness::table::Table;
 
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.columns.iter().collect();
