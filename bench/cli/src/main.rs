@@ -9,7 +9,7 @@ mod names;
 mod options;
 mod ps;
 mod run;
-mod slabinfo;
+mod show;
 mod top;
 mod watcher;
 mod wrapper;
@@ -19,7 +19,7 @@ use lab_command::LabArgs;
 use quarry_cli::exit_status::{self, report};
 use quarry_cli::output::{Output, parse};
 use quarry_cli::{completions, library, pages, program};
-use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
+use std::env;
 use std::io::{Write, stdout};
 use std::process::exit;
 
@@ -37,15 +37,7 @@ enum Command {
     Compare(quarry_compare::Request),
     Advise(quarry_compare::AdviceRequest),
     Ps(ps::PsArgs),
-    Slabinfo(slabinfo::SlabinfoArgs),
-    /// Free blocks of a running process, as /proc/buddyinfo has them.
-    Buddyinfo(live::Target),
-    /// Zones of a running process and their page lists, as /proc/zoneinfo has them.
-    Zoneinfo(live::Target),
-    /// Events of a running process, as /proc/vmstat has them.
-    Vmstat(live::Target),
-    /// Locks of a running process, as /proc/lock_stat has them.
-    Lockstat(live::Target),
+    Show(show::ShowArgs),
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
@@ -72,7 +64,8 @@ fn main() {
     lab_command::complete();
     completions::answer(Cli::command);
     let out = &mut Output(stdout());
-    let status = match parse::<Cli>().command {
+    let words = show::with_layouts_as_commands(env::args_os());
+    let status = match parse::<Cli>(words).command {
         Command::Run(args) => run::run(args),
         Command::Lab(args) => args.become_lab(None),
         Command::Record(args) => args.become_lab(Some("record")),
@@ -80,11 +73,7 @@ fn main() {
         Command::Compare(args) => compare::run(&args, out),
         Command::Advise(args) => advise::run(&args, out),
         Command::Ps(args) => report(ps::run(&args, out)),
-        Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
-        Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
-        Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),
-        Command::Vmstat(target) => report(target.print(vmstat::text, out)),
-        Command::Lockstat(target) => report(target.print(lockstat::text, out)),
+        Command::Show(args) => report(show::run(&args, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),

@@ -4,8 +4,7 @@ use crate::exit_status::{report, say};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, Parser};
 use quarry_harness::nearest;
-use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::process::exit;
 
@@ -34,23 +33,23 @@ pub fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Parses the command line. If it asks for help or is wrong, prints the help or the error and
+/// Parses the words of the command line, the first of which is the program's name. If it asks for help or is wrong, prints the help or the error and
 /// exits; the error of an unknown command names all commands.
-pub fn parse<P: Parser>() -> P {
+pub fn parse<P: Parser>(words: Vec<OsString>) -> P {
     let mut command = P::command();
-    let mut parsed = read(&mut command);
+    let mut parsed = read(&mut command, &words);
     if parsed.is_err() {
         let mut whole = P::command();
         // Builds the subcommands that clap otherwise builds only when they are used.
         whole.build();
         command = with_negative_values(whole);
-        parsed = read(&mut command);
+        parsed = read(&mut command, &words);
     }
-    parsed.unwrap_or_else(|error| exit(refuse(&command, &error)))
+    parsed.unwrap_or_else(|error| exit(refuse(&command, &words, &error)))
 }
 
-fn read<P: Parser>(command: &mut Command) -> Result<P, clap::Error> {
-    let matches = command.try_get_matches_from_mut(env::args_os())?;
+fn read<P: Parser>(command: &mut Command, words: &[OsString]) -> Result<P, clap::Error> {
+    let matches = command.try_get_matches_from_mut(words)?;
     find_empty(command, &matches)?;
     P::from_arg_matches(&matches)
 }
@@ -76,12 +75,12 @@ fn find_empty(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error
     command.find_subcommand(name).map_or(Ok(()), |command| find_empty(command, matches))
 }
 
-fn refuse(command: &Command, error: &clap::Error) -> i32 {
+fn refuse(command: &Command, words: &[OsString], error: &clap::Error) -> i32 {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return print_of_parser(error);
     };
-    let words = env::args().skip(1);
-    let command = words.fold(command, |it, word| it.find_subcommand(&word).unwrap_or(it));
+    let words = words.iter().skip(1);
+    let command = words.fold(command, |it, word| it.find_subcommand(word).unwrap_or(it));
     let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
     let names: Vec<&str> = shown.map(Command::get_name).collect();
     let noun = command.get_subcommand_value_name().unwrap_or("command");

@@ -10,8 +10,8 @@ use predicates::str::{contains, is_empty, starts_with};
 use std::fs::File;
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 27] = [
-    (&["bogus"], "quarry: no command bogus; accepted: run, compare, advise, ps, slabinfo, "),
+const WHOLE: [(&[&str], &str); 30] = [
+    (&["bogus"], "quarry: no command bogus; accepted: run, compare, advise, ps, show, "),
     (&["bogus"], "simulate, lab, help\n"),
     (&["pss"], "no command pss; did you mean ps? accepted: run, "),
     (&["ps", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
@@ -38,6 +38,9 @@ const WHOLE: [(&[&str], &str); 27] = [
     (&["metrics", "--listen", ""], "quarry: --listen is empty; accepted: --listen <ADDRESS>\n"),
     (&["profile", "/no/such"], "'/no/such' for '[FILE]': No such file or directory (os error 2)"),
     (&["slabinfo", "--core", "/no/such"], "'/no/such' for '--core <FILE>': No such file"),
+    (&["show"], "<LAYOUT>"),
+    (&["show", "meminfo"], "slabinfo, buddyinfo, zoneinfo, vmstat, lockstat"),
+    (&["vmstat", "-A"], "-A and -D: accepted with slabinfo only"),
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),
     (&["run", "--slab"], "--slab"),
