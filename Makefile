@@ -53,6 +53,8 @@ SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 # Cargo chooses its own number of jobs: it does not get make's.
 BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
 TOOL := $(BUILD) build --profile tools
+# The lab is a workspace of its own; what both have in common is compiled once.
+IN_LAB := cd lab && CARGO_TARGET_DIR=$(abspath $(TARGET))
 # write_pages COMMAND PAGES: lets COMMAND write its own man pages and completions, without PAGES of
 # an older one, whose subcommands may have had other names.
 write_pages = echo "==> man pages and completions of $(notdir $(1))" \
@@ -121,23 +123,22 @@ command:
 .PHONY: lab
 lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what they start
 	@echo "==> building quarry-sqlite-load"
-	$(TOOL) -p quarry-sqlite-load
+	$(IN_LAB) $(TOOL) -p quarry-sqlite-load
 	@scripts/strip.sh $(LOAD)
 	@echo "==> building libquarry_tracer.so"
 	$(BUILD) build --release -p quarry-tracer
 	@scripts/strip.sh $(TRACER)
 	@echo "==> building quarry-sim and quarry-predict"
-	RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" $(CARGO) build --profile tools \
-		-p quarry-sim -p quarry-predict \
-		--features quarry-sim/machine,quarry-predict/machine \
-		--target-dir $(TARGET)/sim
+	$(IN_LAB)/sim RUSTFLAGS="$(strip $(RUSTFLAGS) --cfg quarry_sim)" \
+		$(CARGO) build --profile tools -p quarry-sim -p quarry-predict \
+		--features quarry-sim/machine,quarry-predict/machine
 	cp $(addprefix $(TARGET)/sim/tools/,$(notdir $(SIM) $(PREDICT))) $(dir $(SIM))
 	@scripts/strip.sh $(SIM) $(PREDICT)
 
 .PHONY: lab-command
 lab-command: build
 	@echo "==> building quarry-lab"
-	$(TOOL) -p quarry-lab --bin quarry-lab
+	$(IN_LAB) $(TOOL) -p quarry-lab --bin quarry-lab
 	@scripts/embed.sh $(LAB) $(LIBRARY) $(FULL)
 	@scripts/strip.sh $(LAB)
 	@$(call write_pages,$(LAB),quarry-lab*.1)
@@ -270,14 +271,12 @@ peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers
 	@scripts/peers.sh
 
-# In a workspace of its own, so that its packages are not among Quarry's dependencies.
 .PHONY: jobs
 jobs: ## jobs as Rust programs do them, for the experiment real-programs
 	@echo "==> building the jobs"
-	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
-		--manifest-path lab/outside/Cargo.toml -p rust-jobs
+	$(IN_LAB) $(CARGO) build --release --locked -p rust-jobs
 	@mkdir -p $(TARGET)/peers
-	cp $(patsubst %,$(TARGET)/outside/release/%,$(JOBS)) $(TARGET)/peers/
+	cp $(patsubst %,$(TARGET)/release/%,$(JOBS)) $(TARGET)/peers/
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_model"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/model"
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/model
+export CARGO_TARGET_DIR
 # Most of the time is the checker's, so it is optimised. If each case runs only once, most of the
 # time is the compiler's.
 level=2
@@ -21,6 +22,9 @@ fi
 export CARGO_PROFILE_DEV_OPT_LEVEL=$level
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
-cargo test "${unoptimised[@]}" -p quarry-sys -p quarry-mm -p quarry-eras --test 'model*' -- "$@"
+in_lab() (cd lab && "$@")
+cargo test "${unoptimised[@]}" -p quarry-sys -p quarry-mm --test 'model*' -- "$@"
+in_lab cargo test "${unoptimised[@]}" -p quarry-eras --test 'model*' -- "$@"
 # Models of private items lie in the crates themselves.
-cargo test "${unoptimised[@]}" -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"
+cargo test "${unoptimised[@]}" -p quarry-mm -p quarry-cache --lib -- "${@:-model}"
+in_lab cargo test "${unoptimised[@]}" -p quarry-eras --lib -- "${@:-model}"

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 minutes=${SOAK_MINUTES:-60}
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "SOAK_MINUTES=$minutes: minutes, from 1 on" >&2; exit 2; }
 end=$((SECONDS + minutes * 60))
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 say() { printf '==> %s (%d of %d minutes)\n' "$*" $((SECONDS / 60)) "$minutes"; }
 
@@ -26,9 +26,13 @@ rounds=0
 while ((SECONDS < end)); do
     rounds=$((rounds + 1))
     say "round $rounds: property tests"
-    PROPTEST_CASES=${PROPTEST_CASES:-5000} QUARRY_TEST_ROUNDS=${QUARRY_TEST_ROUNDS:-20} \
-        CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$target/soak \
-        cargo test -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-eras
+    (
+        export PROPTEST_CASES=${PROPTEST_CASES:-5000} QUARRY_TEST_ROUNDS=${QUARRY_TEST_ROUNDS:-20}
+        export CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_TARGET_DIR=$target/soak
+        cargo test -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch
+        cd lab
+        cargo test -p quarry-eras
+    )
     say "round $rounds: model checker"
     QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-50000} scripts/model.sh
     say "round $rounds: real programs"

@@ -18,25 +18,24 @@ if [[ ${1:-} == --all ]]; then
     all=yes
     shift
 fi
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 logs=$target/test-logs
 # Where scripts/setup.sh puts cargo-nextest.
-PATH=$(realpath -m "$target")/nextest/bin:$PATH
+PATH=$target/nextest/bin:$PATH
 # Not incremental, as in continuous integration: incremental builds cost time and disk space here.
 [[ $* == quick ]] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 # Random cases of each property test; proptest's own number is 256.
 [[ -n $all ]] || export PROPTEST_CASES=${PROPTEST_CASES:-32}
 # Tests in which the n-th request fails let only every fourth fail.
 [[ -n $all ]] || export TEST_STEP=${TEST_STEP:-4}
-# The packages whose tests run.
-packages=(--workspace)
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; the crates between them are compiled as well.
 # All other crates see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
-# The lab: the gate only looks whether a change of the product breaks it.
-readonly LAB=(quarry-{eras,lab,predict,replay,sim,sqlite-load})
+# The packages of the lab that a change of the product can break: the gate only checks them.
+readonly LAB=(-p quarry-eras -p quarry-lab -p quarry-predict -p quarry-replay -p quarry-sim
+    -p quarry-sqlite-load)
 readonly CORE=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-alloc
     -p quarry-tidy)
 
@@ -69,18 +68,14 @@ steps_of_all=(
     "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
     "install    Debian packages built, installed, used and removed; crates packaged [lab]"
-    "outside    engines on Quarry's page cache, and jobs, in their own workspace"
+    "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
     "slurm      a sweep as a job array that loses a shard, on a cluster of one node [lab]"
     "licences   licences, bans and sources of all packages"
 )
-if [[ -n $all ]]; then
-    steps=("${steps_of_all[@]}")
-else
-    packages+=("${LAB[@]/#/--exclude=}")
-fi
+[[ -z $all ]] || steps=("${steps_of_all[@]}")
 # These steps mostly wait, or keep only one CPU busy: they run at the same time as the steps after
 # them, and their output is printed at the end.
 readonly BESIDE=" aarch64 bench "
@@ -98,7 +93,13 @@ step_scripts() {
     fi
 }
 
-step_format() { cargo fmt --all --check; }
+# in_lab COMMAND..: runs COMMAND in the lab's workspace, which shares the target folder.
+in_lab() (
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$target}
+    cd lab && "$@"
+)
+
+step_format() { cargo fmt --all --check && in_lab cargo fmt --all --check; }
 
 # The packages that are checked or tested as the simulated machine.
 readonly ON_MACHINE=(-p quarry-sim -p quarry-predict
@@ -114,24 +115,25 @@ with_cfg() {
 clippy() { cargo clippy "$@" -- -D warnings; }
 
 step_clippy() {
-    clippy "${packages[@]}" --all-targets || return
+    clippy --workspace --all-targets || return
     if [[ -z $all ]]; then
-        cargo check "${LAB[@]/#/--package=}"
+        in_lab cargo check "${LAB[@]}"
         return
     fi
+    in_lab clippy --workspace --all-targets || return
     QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload --features full,eras \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
-        && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch \
-            -p quarry-eras --lib \
+        && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch --lib \
+        && with_cfg sim in_lab clippy -p quarry-eras --lib \
         && with_cfg sim clippy -p quarry-sys --test simulated \
-        && with_cfg sim clippy "${ON_MACHINE[@]}" --all-targets
+        && with_cfg sim in_lab clippy "${ON_MACHINE[@]}" --all-targets
 }
 
 step_no_rseq() { with_cfg no_rseq cargo test -p quarry-sys; }
 
 step_sim() {
     with_cfg sim cargo test -p quarry-sys --test simulated || return
-    [[ -z $all ]] || with_cfg sim cargo test "${ON_MACHINE[@]}"
+    [[ -z $all ]] || with_cfg sim in_lab cargo test "${ON_MACHINE[@]}"
 }
 
 step_aarch64() { scripts/aarch64.sh; }
@@ -139,7 +141,7 @@ step_aarch64() { scripts/aarch64.sh; }
 # The crate also with fewer features: a link to what needs a feature is broken without it.
 step_docs() {
     local -x RUSTDOCFLAGS="-D warnings"
-    cargo doc --workspace --no-deps \
+    cargo doc --workspace --no-deps && in_lab cargo doc --workspace --no-deps \
         && cargo doc --no-deps -p quarry-alloc \
         && cargo doc --no-deps -p quarry-alloc --no-default-features --features page-cache
 }
@@ -165,7 +167,7 @@ library() {
 # preload_tests ARGUMENT..: the tests of quarry-preload, in one process, because they share what
 # they compile. No other package has tests called `main`. (With `-p` in place of `--workspace`,
 # packages would have fewer features here than in the other tests, and would be compiled twice.)
-preload_tests() { cargo test "${packages[@]}" --test main -- "$@"; }
+preload_tests() { cargo test --workspace --test main -- "$@"; }
 
 # abi_tests ARGUMENT..: preload_tests, and apart from them the test that changes how the kernel
 # commits memory: its request for more than there is can fail the requests of all other processes.
@@ -176,8 +178,16 @@ abi_tests() {
     return $status
 }
 
-# The tests of the other crates run under nextest, if it is installed: a process each, which keeps
-# both CPUs busy.
+# nextest OPTION..: the tests of a workspace, a process each, which keeps all CPUs busy. Passing
+# tests print which checks could not run here; other lines of theirs are dropped.
+nextest() {
+    local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'
+    cargo nextest run --workspace --no-fail-fast --status-level fail \
+        --success-output immediate "$@" 2>&1 | grep -vE "^ *($passing)?\$"
+    ((PIPESTATUS[0] == 0))
+}
+
+# The tests of the other crates run under nextest, if it is installed.
 step_test() {
     library || return
     local status=0
@@ -192,15 +202,10 @@ step_test() {
         local wanted="not (binary(=cli) & test(/^advise::/))"
         [[ -z $all ]] || wanted="all()"
         wanted="not package(quarry-preload) & ($wanted)"
-        # Passing tests print which checks could not run here; other lines are dropped.
-        local passing='running 1 test|test .* \.\.\. ok|test result: ok\..*|std(out|err) ─+'
-        cargo nextest run "${packages[@]}" --no-fail-fast -E "$wanted" --status-level fail \
-            --success-output immediate 2>&1 \
-            | grep -vE "^ *($passing)?\$"
-        ((PIPESTATUS[0] == 0)) || status=1
-        cargo test "${packages[@]}" --no-fail-fast --doc || status=1
+        nextest -E "$wanted" || status=1
+        cargo test --workspace --no-fail-fast --doc || status=1
     else
-        cargo test "${packages[@]}" --exclude quarry-preload --no-fail-fast || status=1
+        cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
     fi
     return $status
 }
@@ -237,14 +242,13 @@ step_install() {
     make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
-# The target folder is that of `make jobs`.
-step_outside() {
-    local -x CARGO_TARGET_DIR=$PWD/$target/outside
-    [[ $target != /* ]] || CARGO_TARGET_DIR=$target/outside
-    local manifest=(--locked --manifest-path lab/outside/Cargo.toml)
-    cargo fmt --manifest-path lab/outside/Cargo.toml --all --check \
-        && cargo clippy --release "${manifest[@]}" --workspace --all-targets -- -D warnings \
-        && cargo test --release "${manifest[@]}" --workspace
+step_lab_tests() {
+    built lab tools/quarry-lab || return
+    if cargo nextest --version > /dev/null 2>&1; then
+        in_lab nextest && in_lab cargo test --workspace --no-fail-fast --doc
+    else
+        in_lab cargo test --workspace --no-fail-fast
+    fi
 }
 
 step_model() {
@@ -260,7 +264,8 @@ step_slurm() { built lab tools/quarry-lab && scripts/slurm.sh; }
 step_licences() {
     if cargo deny --version > /dev/null 2>&1; then
         echo "with cargo-deny"
-        cargo deny --offline check licenses bans sources
+        cargo deny --offline check licenses bans sources \
+            && in_lab cargo deny --offline check --config ../deny.toml licenses bans sources
     else
         echo "with the test of crates/tidy: cargo-deny is not installed"
         cargo test -p quarry-tidy licences::

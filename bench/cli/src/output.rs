@@ -33,8 +33,9 @@ pub fn columns() -> Option<u16> {
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Parses the words of the command line, the first of which is the program's name. If it asks for help or is wrong, prints the help or the error and
-/// exits; the error of an unknown command names all commands.
+/// Parses the words of the command line, the first of which is the program's name. If they ask for
+/// help or are wrong, prints the help or the error and exits; the error of an unknown command names
+/// all commands.
 pub fn parse<P: Parser>(words: Vec<OsString>) -> P {
     let mut command = P::command();
     let mut parsed = read(&mut command, &words);

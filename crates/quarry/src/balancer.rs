@@ -46,10 +46,10 @@ pub(crate) trait Balancer {
     /// parent's background thread, and ends what other threads of the parent had begun.
     fn forget_parent(_had_others: bool) {}
 
-    /// Repeats a request of `size` bytes that has found no memory, until an attempt succeeds, after
-    /// each balance. During it the background thread may free memory in ways closed to the request:
-    /// by callbacks of the program, and by writing dirty pages. If many requests fail in a row, only
-    /// some of them wait.
+    /// Repeats a request of `size` bytes that has found no memory after each balance, until an
+    /// attempt succeeds. Meanwhile the background thread may free memory in ways closed to the
+    /// request: by callbacks of the program, and by writing dirty pages. If many requests fail in a
+    /// row, only some of them wait.
     fn repeat_after_balances(_size: usize, _attempt: &mut dyn FnMut() -> bool) {}
 }
 

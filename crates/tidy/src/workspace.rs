@@ -83,31 +83,45 @@ pub fn text_files(endings: &[&str]) -> Vec<TextFile> {
         .collect()
 }
 
-/// The output of `cargo metadata`, for the dependencies of this platform only.
+/// The folders of the workspaces: product and bench, and the lab.
+pub const WORKSPACES: [&str; 2] = [".", "lab"];
+
+/// The output of `cargo metadata` in each workspace, for the dependencies of this platform only.
 ///
 /// # Panics
 /// Where cargo fails; its message is part of the panic.
 #[must_use]
-pub fn cargo_metadata() -> Value {
+pub fn cargo_metadata() -> [Value; 2] {
     let host = env!("QUARRY_TIDY_HOST");
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+    WORKSPACES.map(|folder| {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
+            .current_dir(root().join(folder))
+            .output()
+            .expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+    })
 }
 
-/// The packages of the workspace, as `cargo metadata` describes them.
+/// The packages of the workspaces, as `cargo metadata` describes them.
 #[must_use]
-pub fn members(metadata: &Value) -> Vec<&Value> {
-    let ids: Vec<&Value> = metadata["workspace_members"].as_array().into_iter().flatten().collect();
-    packages(metadata).into_iter().filter(|package| ids.contains(&&package["id"])).collect()
+pub fn members(workspaces: &[Value]) -> Vec<&Value> {
+    workspaces.iter().flat_map(members_of).collect()
 }
 
-/// All packages that the workspace is built from, its own included.
+fn members_of(workspace: &Value) -> Vec<&Value> {
+    let ids: Vec<&Value> =
+        workspace["workspace_members"].as_array().into_iter().flatten().collect();
+    packages_of(workspace).filter(|package| ids.contains(&&package["id"])).collect()
+}
+
+/// All packages that the workspaces are built from, their own included; some twice.
 #[must_use]
-pub fn packages(metadata: &Value) -> Vec<&Value> {
-    metadata["packages"].as_array().into_iter().flatten().collect()
+pub fn packages(workspaces: &[Value]) -> Vec<&Value> {
+    workspaces.iter().flat_map(packages_of).collect()
+}
+
+fn packages_of(workspace: &Value) -> impl Iterator<Item = &Value> {
+    workspace["packages"].as_array().into_iter().flatten()
 }

@@ -30,7 +30,7 @@ const CRATES: &[&[&str]] = &[
         "quarry-predict",
     ],
     &["quarry-cli"],
-    &["quarry-lab"],
+    &["quarry-lab", "rust-jobs", "redb-on-quarry", "rusqlite-on-quarry"],
 ];
 
 /// Stands beside the layers: looks at all of them, and nothing depends on it.
@@ -71,7 +71,7 @@ fn layer(name: &str) -> Option<usize> {
 }
 
 /// The dependencies of the workspace: a crate, the crate that it uses, and how.
-fn dependencies(metadata: &Value) -> Vec<(&str, &str, &Value)> {
+fn dependencies(metadata: &[Value]) -> Vec<(&str, &str, &Value)> {
     let mut all = Vec::new();
     for package in members(metadata) {
         let name = package["name"].as_str().unwrap_or_default();

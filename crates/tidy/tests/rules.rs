@@ -36,7 +36,9 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "lab/experiments/src/patterns/",
     "bench/profile/src/bell.rs",
     "lab/replay/src/",
-    "lab/outside/",
+    "lab/jobs/",
+    "lab/redb/",
+    "lab/rusqlite/",
     "bench/compare/witness/",
 ];
 

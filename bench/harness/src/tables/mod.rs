@@ -8,7 +8,7 @@
 //! processors     what was reached on each processor (`quarry lab targets`)
 //! ```
 //!
-//! Whoever offers the command may add styles of its own ([`Style`]).
+//! The caller that offers the command may add styles ([`Style`]).
 
 mod matrix;
 pub mod modern;

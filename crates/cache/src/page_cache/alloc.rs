@@ -33,7 +33,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Then calls `attempt`, which repeats the request, while no other task can take the freed
     /// memory. Returns whether `attempt` succeeded. The caller holds no lock of the page cache.
     fn make_room(self, frames: u32, attempt: &mut dyn FnMut() -> bool) -> bool {
-        let frames = match (frames, self.host.page_cache().nodes()) {
+        let frames = match (frames, self.host.basis().nodes()) {
             (0, Some(nodes)) => self.host.stack().slab_frames(nodes),
             _ => frames,
         };

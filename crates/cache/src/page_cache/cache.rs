@@ -3,7 +3,7 @@
 use super::counters::{Counters, Event, EventCounts};
 use super::demand::Demands;
 use super::descriptors::FreePages;
-use super::host::Host;
+use super::host::{Basis, Host};
 use super::index::{IndexCounts, IndexNodes};
 use super::list_balance::ListBalance;
 use super::mapping::{MappingId, MappingOptions, Mappings};
@@ -24,18 +24,15 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::Ordering::Relaxed;
 use quarry_sys::report::fatal;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache<P: LruPolicy = Splice> {
-    /// The groups that pages are charged to.
-    groups: Groups,
+    basis: Basis,
     tables: Late<Tables<P>>,
     /// Held while `open` builds the tables.
     build: CountedLock<()>,
-    /// The number of the slab cache of index nodes; 0 until there is one.
-    nodes: AtomicU32,
 }
 
 impl<P: LruPolicy> Default for PageCache<P> {
@@ -48,12 +45,7 @@ impl<P: LruPolicy> PageCache<P> {
     /// A page cache that has not been used yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            groups: Groups::new(),
-            tables: Late::new(),
-            build: CountedLock::new(()),
-            nodes: AtomicU32::new(0),
-        }
+        Self { basis: Basis::new(), tables: Late::new(), build: CountedLock::new(()) }
     }
 
     /// Returns this cache's handle for `host`. The first call builds the tables, and creates the
@@ -72,8 +64,8 @@ impl<P: LruPolicy> PageCache<P> {
             return Ok(cache);
         }
         let _held = self.build.lock();
-        if self.nodes().is_none() {
-            self.nodes.store(make_nodes()?.into(), Relaxed);
+        if self.basis.nodes().is_none() {
+            self.basis.set_nodes(make_nodes()?);
         }
         let tables = self.tables.build(|| Tables::build(host, options, lru))?;
         Ok(PageCacheRef { host, tables })
@@ -85,14 +77,10 @@ impl<P: LruPolicy> PageCache<P> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })
     }
 
-    /// The groups that pages are charged to.
-    pub fn groups(&self) -> &Groups {
-        &self.groups
-    }
-
-    /// The slab cache of index nodes.
-    pub fn nodes(&self) -> Option<CacheId> {
-        self.nodes.load(Relaxed).try_into().ok()
+    /// The part that exists before the first page.
+    #[inline]
+    pub fn basis(&self) -> &Basis {
+        &self.basis
     }
 
     /// Visits the lock `build`; [`PageCacheRef::visit_locks`] visits the others.
@@ -168,7 +156,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     pub(super) fn groups(self) -> &'a Groups {
-        self.host.page_cache().groups()
+        &self.host.basis().groups
     }
 
     /// Creates a mapping without pages. O(1).

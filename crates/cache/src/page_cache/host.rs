@@ -1,12 +1,14 @@
 //! The parts of the stack that the page cache uses.
 
-use super::cache::PageCache;
 use crate::lru::LruPolicy;
 use quarry_mm::frame::NodeId;
+use quarry_mm::slab::CacheId;
 use quarry_mm::stack::StackHost;
+use quarry_mm::zone::Groups;
 use quarry_sys::percpu::{Object, PerCpu, WordTree};
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// The page cache of a stack, and the layers below it.
+/// A stack and the basis of its page cache.
 pub trait Host {
     /// The stack.
     type Stack: StackHost;
@@ -16,8 +18,32 @@ pub trait Host {
     /// The stack.
     fn stack(&self) -> &Self::Stack;
 
-    /// The page cache.
-    fn page_cache(&self) -> &PageCache<Self::Lru>;
+    /// The part of the page cache that exists before its first page.
+    fn basis(&self) -> &Basis;
+}
+
+/// The part of a page cache that exists before its first page. All zero bytes at first.
+pub struct Basis {
+    /// The groups that pages are charged to.
+    pub groups: Groups,
+    /// The number of the slab cache of index nodes; 0 until there is one.
+    nodes: AtomicU32,
+}
+
+impl Basis {
+    pub(super) const fn new() -> Self {
+        Self { groups: Groups::new(), nodes: AtomicU32::new(0) }
+    }
+
+    /// The slab cache of index nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Option<CacheId> {
+        self.nodes.load(Relaxed).try_into().ok()
+    }
+
+    pub(super) fn set_nodes(&self, nodes: CacheId) {
+        self.nodes.store(nodes.into(), Relaxed);
+    }
 }
 
 /// The functions of an index's nodes: allocation, release and walks.
@@ -50,14 +76,14 @@ pub trait NodeHost {
 impl<H: Host> NodeHost for H {
     fn alloc_node(&self) -> Option<(Object, NodeId)> {
         // No reclaim here: the request that needs the node reclaims, depending on its effort.
-        let node = self.stack().alloc_object(self.page_cache().nodes()?)?;
+        let node = self.stack().alloc_object(self.basis().nodes()?)?;
         let pages = self.stack().pages();
         let home = |pfn| pages.memory().pageblocks().of(pfn).tag().node();
         Some((node, pages.arena().pfn(node.as_ptr()).and_then(home).unwrap_or(NodeId(0))))
     }
 
     unsafe fn free_nodes(&self, nodes: &[Object]) {
-        let Some(id) = self.page_cache().nodes() else { return };
+        let Some(id) = self.basis().nodes() else { return };
         // SAFETY: the nodes came from this cache, and no task uses them (the caller's promise).
         unsafe { self.stack().free_objects(id, nodes) };
     }

@@ -47,7 +47,7 @@ pub mod workingset;
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
 pub use error_sequence::{ErrorCursor, ErrorSequence};
-pub use host::{Host, NodeHost};
+pub use host::{Basis, Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
 pub use outcome::{
     Effort, Full, Invalidate, Invalidated, PageCacheOptions, ReadError, RekeyError, ScanFor,

@@ -5,7 +5,7 @@ use super::pressure::PressureEvents;
 use super::shrinkers::Shrinkers;
 use crate::lru::LruPolicy;
 use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
-use crate::page_cache::{Host, PageCache, PageCacheRef};
+use crate::page_cache::{Basis, Host, PageCacheRef};
 use quarry_mm::slab::{CacheOptions, CacheParams};
 use quarry_mm::stack::StackHost;
 use quarry_mm::zone::Groups;
@@ -22,8 +22,8 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Host for S {
     }
 
     #[inline]
-    fn page_cache(&self) -> &PageCache<P> {
-        &self.cached().pages
+    fn basis(&self) -> &Basis {
+        self.cached().pages.basis()
     }
 }
 
@@ -80,6 +80,6 @@ impl<P: LruPolicy> PageCaching<P> {
     /// The groups that pages are charged to.
     #[must_use]
     pub fn groups(&self) -> &Groups {
-        self.pages.groups()
+        &self.pages.basis().groups
     }
 }

@@ -6,13 +6,13 @@ use quarry_cache::PageCaching;
 use quarry_cache::lru::{LruOptions, MOST_PINS, PageNo, Splice, State, StateWord};
 use quarry_cache::page_cache::index::INDEX_LIMIT;
 use quarry_cache::page_cache::{
-    self, Effort, MappingId, MappingOptions, PageCache, PageCacheOptions, PageCacheRef, ReadError,
-    RekeyError,
+    self, Basis, Effort, MappingId, MappingOptions, PageCache, PageCacheOptions, PageCacheRef,
+    ReadError, RekeyError,
 };
 use quarry_mm::frame::{NodeId, Order};
-use quarry_mm::slab::{CacheId, Sheaf};
+use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackHost};
-use quarry_mm::zone::{GroupId, GroupLimits};
+use quarry_mm::zone::{GroupId, GroupLimits, Groups};
 use std::cell::Cell;
 
 type Config = VirtualConfig<Sheaf>;
@@ -39,9 +39,9 @@ fn touch<H: page_cache::Host>(
     cache.read(id, index, &mut |_, _| Ok(())).map(|page| cache.unpin(page))
 }
 
-fn group(stack: &Stack<Config>, max: u32) -> GroupId {
+fn group(groups: &Groups, max: u32) -> GroupId {
     let limits = GroupLimits { max, ..GroupLimits::default() };
-    stack.cached().groups().create(limits).expect("there are others left")
+    groups.create(limits).expect("there are others left")
 }
 
 #[test]
@@ -84,7 +84,7 @@ impl page_cache::Host for Interrupted<'_> {
     type Lru = Splice;
 
     fn stack(&self) -> &Stack<Config> {
-        if self.cache.groups().iter().any(|(_, group)| group.used() > 0)
+        if self.cache.basis().groups.iter().any(|(_, group)| group.used() > 0)
             && let Some((old, group)) = self.replacement.take()
         {
             self.replace(old, group);
@@ -92,8 +92,8 @@ impl page_cache::Host for Interrupted<'_> {
         self.stack
     }
 
-    fn page_cache(&self) -> &PageCache {
-        self.cache
+    fn basis(&self) -> &Basis {
+        self.cache.basis()
     }
 }
 
@@ -104,15 +104,16 @@ fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     let bed = bed();
     let stack = &*bed.stack;
     PageCaching::open(stack).expect("the nodes need a slab cache");
-    let [old, new] = [group(stack, 100), group(stack, 100)];
+    let nodes = page_cache::Host::basis(stack).nodes().expect("it is open");
     let all = PageCache::new();
+    let [old, new] = [(); 2].map(|()| group(&all.basis().groups, 100));
     let host = Interrupted { stack, cache: &all, replacement: Cell::new(None) };
     let (options, lru) = (PageCacheOptions::default(), LruOptions::default());
-    let cache = all.open(&host, &options, lru, || Ok(CacheId::new(1))).unwrap();
+    let cache = all.open(&host, &options, lru, || Ok(nodes)).unwrap();
     let id = mapping(cache, old);
     host.replacement.set(Some((id, new)));
     assert_eq!(cache.get_or_alloc(id, 7, Effort::Easy), Err(ReadError::Full));
-    assert_eq!([old, new].map(|group| stack.cached().groups().at(group).used()), [0, 0]);
+    assert_eq!([old, new].map(|group| all.basis().groups.at(group).used()), [0, 0]);
     assert_eq!(cache.validate(), Ok(()));
 }
 
@@ -142,7 +143,7 @@ fn a_holding_that_a_truncation_has_ended_ends_once() {
 fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     let bed = bed();
     let cache = PageCaching::open(&*bed.stack).unwrap();
-    let job = group(&bed.stack, 16);
+    let job = group(bed.stack.cached().groups(), 16);
     let id = mapping(cache, job);
     for index in 0..16 {
         on_cpu(index % 2);

@@ -97,7 +97,6 @@ pub fn write(name: &str, records: &Records) -> Result<String, String> {
         "source" => Ok(format!("`make peers`, then {}", source(peers))),
         "summary" => summary(peers),
         "idle" => idle_return(idle),
-        "starts" => starts(peers),
         "groups" => groups(peers),
         "sides" => sides(peers),
         "targets" => targets(peers),
@@ -256,17 +255,6 @@ fn idle_return(run: &Run) -> Result<String, String> {
         source(run),
     );
     Ok(wrapped(&text, ""))
-}
-
-fn starts(run: &Run) -> Result<String, String> {
-    let start = figure(run, "work", "a start of `true`", "quarry / peer [95 %]")?;
-    let of = |column| number(run, "Resident memory of `sleep`", "small-process", column);
-    Ok(format!(
-        "a start of `true` takes {} of glibc's time, and `sleep` holds {} KiB more (`{}`).\n",
-        start.shown(),
-        of("quarry")? - of("glibc")?,
-        run.command
-    ))
 }
 
 /// The usual name of a peer in the table of targets.

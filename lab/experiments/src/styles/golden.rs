@@ -1,7 +1,7 @@
 //! Checks the tables of the documents: every percentage follows from its inputs within their
 //! rounding, and the lab prints the same rows from the same samples.
 //!
-//! `tests/golden` has the numbers of the documents as data. If a document prints rounded values,
+//! `lab/documents` has the numbers of the documents as data. If a document prints rounded values,
 //! the test chooses samples within the rounding that also give its percentages. For the long table
 //! of document 001, whose samples were never published, a set of 256 integers was found that gives
 //! all its 34 figures and 17 percentages.
