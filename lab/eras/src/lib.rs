@@ -4,7 +4,7 @@
 //! this one. A comparison chooses a policy while it runs; a shared object is built with one policy.
 //!
 //! ```text
-//! slab      slab policies, and the registry of these and of those in `quarry-mm`
+//! slab      slab policies, and the registry of these and of the one in `quarry-mm`
 //! pages     policies of the per-CPU page lists, and one that is chosen by name
 //! lru       policies of the LRU lists of cached pages, and one that is chosen by name
 //! registry  a policy with its name, for the registries of pages and lru

@@ -4,7 +4,8 @@ use core::mem::MaybeUninit;
 use quarry_sys::percpu::Object;
 
 /// Returns whether `object` is one of `objects`, of which it compares four at a time.
-pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
+#[must_use]
+pub fn is_among(objects: &[Object], object: Object) -> bool {
     let (fours, rest) = objects.as_chunks::<4>();
     let among = |found, [a, b, c, d]: &[Object; 4]| {
         found | (*a == object) | (*b == object) | (*c == object) | (*d == object)

@@ -78,7 +78,8 @@ impl CacheLimits {
 
     /// Maximum number of bytes that barns may hold now. Near the limit of the budget this is little
     /// more than the bound under pressure, because objects in barns count as used.
-    pub(super) fn barns_most(zones: &Zones) -> usize {
+    #[must_use]
+    pub fn barns_most(zones: &Zones) -> usize {
         let budget = zones.budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
         let most = share(zones, BARNS_SHARE).max(BARNS_LEAST);
@@ -91,7 +92,9 @@ impl CacheLimits {
         Limits { slot: SLOT_MOST, all, least: SLOT_LEAST, ..Limits::NONE }
     }
 
-    pub(super) fn barns_pressed(zones: &Zones) -> usize {
+    /// Maximum number of bytes that barns may hold under pressure.
+    #[must_use]
+    pub fn barns_pressed(zones: &Zones) -> usize {
         share(zones, PRESSED_SHARE).max(PRESSED_LEAST)
     }
 
@@ -99,7 +102,8 @@ impl CacheLimits {
         self.empty() + self.loose() >= share(zones, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
-    pub(super) fn barn_changed(&self, before: usize, after: usize) {
+    /// Counts a change of the bytes in a barn.
+    pub fn barn_changed(&self, before: usize, after: usize) {
         self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 

@@ -144,7 +144,7 @@ impl<'a, P: PerCpu> SlabContext<'a, P> {
     }
 
     /// All caches, in turn: each call begins with the cache after the last call's first.
-    pub(super) fn caches_in_turn(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> {
+    pub fn caches_in_turn(&'a self) -> impl Iterator<Item = CacheIn<'a, P>> {
         let caches = self.caches.iter().count();
         let first = self.limits.next_turn() % caches.max(1);
         self.each_cache().cycle().skip(first).take(caches)

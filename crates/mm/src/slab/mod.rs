@@ -11,7 +11,7 @@
 //! stats   mechanisms   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs -> loose    barn -> barns    width
-//! policies sheaf_cache -> sheaf_bound -> sheaf -> slam
+//! policy   sheaf_cache -> sheaf_bound -> sheaf
 //! names
 //! ```
 
@@ -36,7 +36,6 @@ mod remaining;
 mod sheaf;
 mod sheaf_bound;
 mod sheaf_cache;
-mod slam;
 mod stats;
 mod table;
 mod width;
@@ -44,7 +43,7 @@ mod width;
 pub use barn::Barn;
 pub use barns::home;
 pub use bitmap_slabs::{BitmapSlabs, SlabsView};
-pub use buffer::written;
+pub use buffer::{is_among, written};
 pub use cache::{
     Cache, CacheId, Geometry, GeometryOffsets, Identity, LOOSE, MAX_CACHES, SlabLayout, cache_of,
 };
@@ -59,7 +58,7 @@ pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
 pub use remaining::Remaining;
-pub use sheaf_cache::Sheaf;
-pub use slam::Slam;
+pub use sheaf_cache::{Sheaf, SheafView};
 pub use stats::{ArrayCounts, BarnStats, Count, Exchanges, Occupancy, SlabStats};
 pub use table::CacheTable;
+pub use width::Miss;

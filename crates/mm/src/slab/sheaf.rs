@@ -44,7 +44,7 @@ impl<P: Arrays> SheafView<'_, P> {
     }
 
     /// Puts objects into the barns of their nodes if there is room, else into the slabs.
-    pub(super) fn put_away(&self, objects: &[Object]) {
+    pub fn put_away(&self, objects: &[Object]) {
         let (context, barns) = (self.context, &self.own.barns);
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -112,7 +112,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// Notes that the running CPU's array, in `slot`, was found full (`full`) or empty. May give
     /// the array more room, but more than a narrow array's (two sheaves) only if `may_widen`.
     #[inline(never)]
-    pub(super) fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
+    pub fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
         let (context, own, place) = (self.context, self.own, (slot, self.array()));
         let mut means = Means {
             limits: &|| CacheLimits::rooms(context.zones),
@@ -127,7 +127,8 @@ impl<P: Arrays> SheafView<'_, P> {
         miss
     }
 
-    pub(super) fn free_to_slabs(&self, objects: &[Object]) {
+    /// Gives objects to their slabs.
+    pub fn free_to_slabs(&self, objects: &[Object]) {
         self.slabs().free(objects, self.own.keep_empty());
         self.context.give_back_emptied();
     }
@@ -181,7 +182,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// Calls `taken` with the objects that enter the array. After taking memory that was never
     /// touched, shrinks barns to their bound under pressure, and calls `pressed`.
     #[inline]
-    pub(super) fn alloc_missed(
+    pub fn alloc_missed(
         &self,
         miss: Miss,
         taken: impl Fn(&[Object]),
@@ -200,7 +201,7 @@ impl<P: Arrays> SheafView<'_, P> {
 
     /// Frees an object for which the array was full: into the array if it grows, else barn or slab.
     #[inline]
-    pub(super) fn free_missed(&self, object: Object, miss: Miss) {
+    pub fn free_missed(&self, object: Object, miss: Miss) {
         let Miss { sheaf, has_grown, .. } = miss;
         if has_grown {
             match self.context.percpu.push(self.array(), object) {
@@ -309,7 +310,8 @@ impl<P: Arrays> SheafView<'_, P> {
     }
 
     /// The cache's counts, including the exchanges `others`, which neither barns nor slabs counted.
-    pub(super) fn stats_with(&self, others: Exchanges) -> SlabStats {
+    #[must_use]
+    pub fn stats_with(&self, others: Exchanges) -> SlabStats {
         let mut stats = SlabStats::default();
         self.slabs().add_stats(&mut stats);
         let usage = self.context.percpu.usage(self.array());
@@ -372,8 +374,9 @@ impl Sheaf {
         shrunk
     }
 
-    /// Checks the equations. `others` are bytes in `limits.barns` that no barn has announced.
-    pub(super) fn validate_with<P: Arrays>(
+    /// Checks the equations. `others` are bytes in `limits.barns` that no barn has announced. Fails
+    /// with the first one that does not hold.
+    pub fn validate_with<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         others: usize,

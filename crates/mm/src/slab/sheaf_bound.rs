@@ -18,7 +18,7 @@ impl<'a, P: Arrays> SheafView<'a, P> {
     /// Makes barns give objects to the slabs, if the barns of the cache or all barns together hold
     /// too much. Called at the end of a free, where much of the thread's stack is left.
     #[inline]
-    pub(super) fn bound_barns(&self) {
+    pub fn bound_barns(&self) {
         let (context, barns) = (self.context, &self.own.barns);
         if barns.bytes() > self.barn_most() * self.cache.stride() * barns.nodes() {
             context.give_back_emptied();

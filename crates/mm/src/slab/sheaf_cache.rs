@@ -78,7 +78,7 @@ impl SheafCache {
 }
 
 /// A cache together with the data of its slow paths.
-pub(super) struct SheafView<'a, P: Arrays> {
+pub struct SheafView<'a, P: Arrays> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
     pub(super) policy: &'a Sheaf,
@@ -152,7 +152,7 @@ impl Sheaf {
 
     /// A cache that is about to be used; sets its state up at the first use.
     #[inline]
-    pub(super) fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
+    pub fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
         if !self.is_set_up(&cache) {
             self.set_up(&cache);
         }
@@ -175,7 +175,7 @@ impl Sheaf {
 
     /// A cache for readers: its state is all zero bytes if it was never used. `malloc` has 72
     /// caches, and a program touches the pages of only those that it uses.
-    pub(super) fn at<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
+    pub fn at<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> SheafView<'a, P> {
         SheafView {
             context: cache.context,
             cache: cache.cache,

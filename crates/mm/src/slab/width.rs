@@ -38,11 +38,12 @@ const PROBE: usize = 2;
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
 
-pub(super) struct Miss {
+/// A miss of a CPU's array: a request found it empty, or a free found it full.
+pub struct Miss {
     /// Objects to exchange with the barn; 0 if the array has no room.
-    pub(super) sheaf: usize,
+    pub sheaf: usize,
     /// True if the array has got more room.
-    pub(super) has_grown: bool,
+    pub has_grown: bool,
     /// True if the array was refused more room.
     pub(super) was_refused: bool,
 }

@@ -11,7 +11,6 @@ macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
             sheaf: "sheaf", quarry_mm::slab::Sheaf;
-            slam: "slam", quarry_mm::slab::Slam;
         }
     };
 }
@@ -31,4 +30,4 @@ mod page_cache;
 mod planted;
 mod policies;
 
-use exploring::{explore, explore_at_most, runs};
+use exploring::{explore, explore_at_most};

@@ -12,7 +12,6 @@ macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
             sheaf: "sheaf", quarry_mm::slab::Sheaf;
-            slam: "slam", quarry_mm::slab::Slam;
         }
     };
 }
@@ -44,7 +43,6 @@ mod reclaim;
 mod record;
 mod refused;
 mod registry;
-mod slam;
 mod sparse;
 mod support;
 mod threads;

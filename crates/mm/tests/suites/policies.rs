@@ -61,20 +61,6 @@ macro_rules! stamp {
 slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct; }
 
-/// The suite for one policy, with the settings that the thread has made for its beds. If `shares`
-/// is true, a CPU must use objects that another CPU has freed before it takes new slabs.
-pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
-    for slots in [1, 2, 64] {
-        random_operations::<S>(slots);
-    }
-    sizes_and_alignments::<S>();
-    if shares {
-        frees_elsewhere::<S>();
-    }
-    bulk::<S>();
-    impossible::<S>();
-}
-
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
 /// Maximum number of bytes that a random sequence holds: far fewer than 64 MiB of address space can
@@ -267,7 +253,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     }
 }
 
-fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
+pub(crate) fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
     random_operations_with::<S>(&small(), slots);
 }
 
@@ -343,7 +329,7 @@ fn objects_remain<S: SlabPolicy<VirtualSlots> + 'static>() {
     }
 }
 
-fn sizes_and_alignments<S: SlabPolicy<VirtualSlots> + 'static>() {
+pub(crate) fn sizes_and_alignments<S: SlabPolicy<VirtualSlots> + 'static>() {
     let requests = [
         (1, 1),
         (3, 4096),
@@ -382,7 +368,7 @@ fn sizes_and_alignments<S: SlabPolicy<VirtualSlots> + 'static>() {
     }
 }
 
-fn frees_elsewhere<S: SlabPolicy<VirtualSlots> + 'static>() {
+pub(crate) fn frees_elsewhere<S: SlabPolicy<VirtualSlots> + 'static>() {
     let mut play = Play::<S>::new(2, &[CacheParams { size: 256, align: 16 }]);
     for round in 0..200 {
         on_cpu(0);
@@ -400,7 +386,7 @@ fn frees_elsewhere<S: SlabPolicy<VirtualSlots> + 'static>() {
     play.finish();
 }
 
-fn bulk<S: SlabPolicy<VirtualSlots> + 'static>() {
+pub(crate) fn bulk<S: SlabPolicy<VirtualSlots> + 'static>() {
     let mut play = Play::<S>::new(2, &[CacheParams { size: 64, align: 16 }]);
     for count in [0, 1, 2, 15, 63, 64, 65, 127, 128, 129, 1000] {
         for cpu in 0..2 {
@@ -416,7 +402,7 @@ fn bulk<S: SlabPolicy<VirtualSlots> + 'static>() {
     play.finish();
 }
 
-fn impossible<S: SlabPolicy<VirtualSlots> + 'static>() {
+pub(crate) fn impossible<S: SlabPolicy<VirtualSlots> + 'static>() {
     let mut play = Play::<S>::new(1, &[CacheParams { size: 64, align: 16 }]);
     let largest = 4 << 20;
     for (size, align) in [

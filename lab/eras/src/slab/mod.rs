@@ -1,10 +1,10 @@
-//! Slab policies of other eras.
+//! Slab policies of other eras, and `slam`.
 //!
 //! A new policy is a file (or a folder) here, a line in `registry.rs`, its name in
 //! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
 //!
 //! ```text
-//! arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb -> registry
+//! arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb, slam -> registry
 //! ```
 
 mod arrays;
@@ -14,6 +14,7 @@ mod one_cache;
 mod records;
 mod registry;
 mod sheaf_6_18;
+mod slam;
 mod slqb;
 mod slub;
 #[cfg(test)]
@@ -22,5 +23,6 @@ mod tests;
 pub use linux_slab::LinuxSlab;
 pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};
 pub use sheaf_6_18::KernelSheaf;
+pub use slam::Slam;
 pub use slqb::Slqb;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

@@ -16,6 +16,7 @@ macro_rules! slab_policies_of_eras {
             slub_4_9: "slub-4.9", $crate::slab::Slub4_9;
             slab: "slab", $crate::slab::LinuxSlab;
             slqb: "slqb", $crate::slab::Slqb;
+            slam: "slam", $crate::slab::Slam;
         }
     };
 }
@@ -123,7 +124,6 @@ macro_rules! define_all {
     ($($of_eras:tt)+) => {
         define! {
             sheaf: "sheaf", quarry_mm::slab::Sheaf;
-            slam: "slam", quarry_mm::slab::Slam;
             $($of_eras)+
         }
     };

@@ -21,4 +21,4 @@ mod planted;
 #[path = "../../../../crates/mm/tests/model/policies.rs"]
 mod policies;
 
-use exploring::{explore, explore_at_most};
+use exploring::{explore, explore_at_most, runs};

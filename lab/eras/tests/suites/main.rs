@@ -24,12 +24,13 @@ mod lru;
 mod moving;
 mod pages;
 #[path = "../../../../crates/mm/tests/suites/policies.rs"]
-#[expect(dead_code, reason = "`slam` alone needs all of it")]
 mod policies;
 #[path = "../../../../crates/mm/tests/suites/record.rs"]
 mod record;
 mod registry;
 mod sheaf_6_18;
+mod slam;
+mod slam_misuse;
 mod slub;
 mod slub_misuse;
 mod support;

@@ -30,9 +30,29 @@ pub(crate) mod turns;
 #[path = "../../../../crates/mm/tests/suites/support/unregister.rs"]
 mod unregister;
 
-pub(crate) use bed::{Bed, VirtualConfig, on_cpu, small};
+pub(crate) use bed::{Bed, VirtualConfig, on_cpu};
 pub(crate) use direct::Direct;
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};
 pub(crate) use unregister::unregister;
+
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::slab::SlamMode;
+use std::cell::Cell;
+
+thread_local! {
+    static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
+}
+
+/// Fixes the mode of the policy `slam` in options that the calling thread makes later.
+pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
+    SLAM_MODE.set(mode);
+}
+
+/// As in the suites of the product.
+pub(crate) fn small<P: Default>() -> StackOptions<P> {
+    let mut options = bed::small();
+    options.mechanisms.slam_mode = SLAM_MODE.get();
+    options
+}

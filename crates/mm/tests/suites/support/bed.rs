@@ -5,7 +5,7 @@ use quarry_cache::PageCaching;
 use quarry_mm::heap::CheckOptions;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
-use quarry_mm::slab::{CacheId, SlabPolicy, SlamMode};
+use quarry_mm::slab::{CacheId, SlabPolicy};
 use quarry_mm::stack::{CachedPages, Stack, StackConfig, StackHost};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
@@ -32,12 +32,6 @@ where
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
     static CHECKS: Cell<CheckOptions> = const { Cell::new(CheckOptions::OFF) };
-    static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
-}
-
-/// Fixes the mode of the policy `slam` in beds that the calling thread makes later.
-pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
-    SLAM_MODE.set(mode);
 }
 
 /// Sets the checks of beds that the calling thread makes later.
@@ -60,7 +54,6 @@ pub(crate) fn small<P: Default>() -> StackOptions<P> {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
     options.pages.declared_cpus = 4;
-    options.mechanisms.slam_mode = SLAM_MODE.get();
     options.checks = CHECKS.get();
     options
 }

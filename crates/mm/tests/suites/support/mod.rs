@@ -15,7 +15,7 @@ mod system;
 pub(crate) mod turns;
 mod unregister;
 
-pub(crate) use bed::{Bed, VirtualConfig, declare, fix_checks, fix_slam_mode, on_cpu, small};
+pub(crate) use bed::{Bed, VirtualConfig, declare, fix_checks, on_cpu, small};
 pub(crate) use direct::{Direct, PUSHES};
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;

@@ -11,9 +11,8 @@
 //!
 //! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
 
-use crate::slab::cache::Cache;
-use crate::slab::misuse::written_after_free;
 use core::mem::MaybeUninit;
+use quarry_mm::slab::{Cache, written_after_free};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
@@ -131,10 +130,8 @@ pub(super) unsafe fn next(cache: &Cache, head: Object, size: usize) -> Option<Ob
 #[cfg(all(test, not(quarry_model)))]
 mod tests {
     use super::*;
-    use crate::frame::Order;
-    use crate::slab::cache::{Cache, CacheId, Identity, SlabLayout};
-    use crate::slab::params::CacheOptions;
-    use crate::slab::params::CacheParams;
+    use quarry_mm::frame::Order;
+    use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Identity, SlabLayout};
 
     #[repr(align(64))]
     struct Memory([[u64; 16]; 16]);

@@ -9,7 +9,7 @@
 //! `lowest <= bundles`; `announced + unannounced = bundles * bytes of a bundle`.
 
 use super::bundle;
-use crate::slab::cache_limits::CacheLimits;
+use quarry_mm::slab::CacheLimits;
 use quarry_sys::local;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -135,10 +135,8 @@ impl Stock {
 #[cfg(all(test, not(quarry_model)))]
 mod tests {
     use super::*;
-    use crate::frame::Order;
-    use crate::slab::cache::{Cache, CacheId, Identity, SlabLayout};
-    use crate::slab::params::CacheOptions;
-    use crate::slab::params::CacheParams;
+    use quarry_mm::frame::Order;
+    use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Identity, SlabLayout};
 
     #[repr(align(16))]
     struct Memory([[u64; 2]; 4]);

@@ -11,11 +11,9 @@
 use super::owners::Owners;
 use super::stock::Stock;
 use super::traffic::{Miss, Traffic};
-use crate::frame::{FreshZero, MetadataKind, OsArray};
-use crate::slab::cache::{CacheId, MAX_CACHES};
-use crate::slab::context::SlabContext;
-use crate::slab::mechanisms::SlamMode;
 use core::mem::offset_of;
+use quarry_mm::frame::{FreshZero, MetadataKind, OsArray};
+use quarry_mm::slab::{CacheId, MAX_CACHES, SlabContext, SlamMode};
 use quarry_sys::local;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};

@@ -3,9 +3,8 @@
 use super::bundle;
 use super::cache::{Slam, SlamCache};
 use super::stock::Stock;
-use crate::slab::buffer::written;
-use crate::slab::context::SlabContext;
 use core::mem::MaybeUninit;
+use quarry_mm::slab::{SlabContext, written};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Arrays, Object};
 

@@ -3,11 +3,8 @@
 use super::bundle;
 use super::stock::Stock;
 use super::tables::Tables;
-use crate::frame::Pfn;
-use crate::slab::cache::Cache;
-use crate::slab::context::{CacheIn, SlabContext};
-use crate::slab::late::Late;
-use crate::slab::sheaf_cache::{Sheaf, SheafView};
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::{Cache, CacheIn, Late, Sheaf, SheafView, SlabContext};
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
 /// Of objects that come to a CPU together, `own` records the slab of at least one in this many.

@@ -4,11 +4,8 @@ use super::cache::{Slam, SlamCache};
 use super::exchange::Buffer;
 use super::stock::{Chain, Stock};
 use super::tables::{CpuCache, Tables};
-use crate::slab::buffer::written;
-use crate::slab::cache_limits::CacheLimits;
-use crate::slab::context::{CacheIn, SlabContext};
-use crate::slab::reclaim::{Idle, Reclaim};
 use core::mem::MaybeUninit;
+use quarry_mm::slab::{CacheIn, CacheLimits, Idle, Reclaim, SlabContext, written};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{Arrays, Object};
 
@@ -64,7 +61,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 }
 
 impl Slam {
-    /// [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) for stocks.
+    /// [`SlabPolicy::reclaim`](quarry_mm::slab::SlabPolicy::reclaim) for stocks.
     pub(super) fn reclaim_stocks<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,

@@ -3,18 +3,12 @@
 use super::cache::Slam;
 use super::tables::Tables;
 use super::traffic::Miss;
-use crate::frame::Pfn;
-use crate::slab::cache::{CacheId, SlabLayout};
-use crate::slab::context::{CacheIn, SlabContext};
-use crate::slab::late::Late;
-use crate::slab::mechanisms::SlamMode;
-use crate::slab::misuse::not_in_use;
-use crate::slab::params::CacheParams;
-use crate::slab::policy::SlabPolicy;
-use crate::slab::reclaim::Reclaim;
-use crate::slab::sheaf_cache::Sheaf;
-use crate::slab::stats::{Exchanges, Occupancy, SlabStats};
 use core::mem::MaybeUninit;
+use quarry_mm::frame::Pfn;
+use quarry_mm::slab::{
+    CacheId, CacheIn, CacheParams, Exchanges, Late, Occupancy, Reclaim, Sheaf, SlabContext,
+    SlabLayout, SlabPolicy, SlabStats, SlamMode, not_in_use,
+};
 use quarry_sys::broken::Broken;
 use quarry_sys::local;
 use quarry_sys::locks::Visit;
@@ -136,7 +130,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
 
     fn relieve(&self, context: &SlabContext<'_, P>) {
         self.relieve_stocks(context);
-        self.sheaf.relieve_barns(context);
+        self.sheaf.relieve(context);
     }
 
     fn spare_bytes(&self, context: &SlabContext<'_, P>) -> usize {

@@ -5,7 +5,7 @@
 //! got. A slab that is not in the table counts as the running CPU's. (SLQB reads a word of the slab
 //! instead; this table is small enough to stay in the CPU's cache.)
 
-use crate::frame::{OsArray, Pfn};
+use quarry_mm::frame::{OsArray, Pfn};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{AtomicU32, Ordering};

@@ -4,10 +4,8 @@ use super::bundle::{self, BUNDLE_MOST};
 use super::cache::SlamCache;
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
-use crate::slab::buffer::{is_among, written};
-use crate::slab::cache_limits::CacheLimits;
-use crate::slab::misuse::not_in_use;
 use core::mem::MaybeUninit;
+use quarry_mm::slab::{CacheLimits, is_among, not_in_use, written};
 use quarry_sys::local;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 
