@@ -24,7 +24,7 @@ impl Setting {
         };
         let key = option.name;
         let mut options = <StackOptions>::default();
-        let mut kinds = [StackOptions::set, StackOptions::set_check, StackOptions::set_mechanism]
+        let mut kinds = [StackOptions::set, StackOptions::set_check]
             .into_iter()
             .map(|set| set(&mut options, key, value));
         match kinds.find(|it| *it != Err(OptionError::UnknownName)) {

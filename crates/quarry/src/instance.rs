@@ -3,9 +3,9 @@
 #[cfg(feature = "page-cache")]
 use quarry_cache::PageCaching;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::SLAB_POLICIES;
 #[cfg(not(feature = "eras"))]
 use quarry_mm::slab::Sheaf;
+use quarry_mm::slab::{SLAB_POLICIES, SlabPolicy};
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_mm::zone::Zones;
 use quarry_sys::percpu::NativeSlots;
@@ -32,14 +32,14 @@ type Policy = Sheaf;
 
 /// `libquarry.so`, which has neither feature, gives programs no caches.
 #[cfg(any(feature = "std", feature = "page-cache"))]
-type Slab = quarry_mm::slab::WithLoose<Policy>;
+pub(crate) type Slab = quarry_mm::slab::WithLoose<Policy>;
 #[cfg(not(any(feature = "std", feature = "page-cache")))]
-type Slab = Policy;
+pub(crate) type Slab = Policy;
 
 pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
-/// True if the policy has optional mechanisms, as all policies but the default have.
-pub(crate) const HAS_MECHANISMS: bool = LINE != 0;
+/// The options that the policy adds to those of every library; the default has none.
+pub(crate) const SLAB_OPTIONS: &str = <Slab as SlabPolicy<NativeSlots>>::OPTIONS;
 
 pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
 

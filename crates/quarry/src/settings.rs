@@ -7,20 +7,21 @@
 //! never dropped: it becomes the smallest that its text may mean. With `QUARRY_STRICT=1` the
 //! reading ends the process instead.
 
-use crate::instance::{HAS_CHECKS, HAS_MECHANISMS, SLAB};
+use crate::instance::{HAS_CHECKS, SLAB, SLAB_OPTIONS, Slab};
 use crate::{heap_profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::{
-    CHECK_OPTIONS, MECHANISM_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks,
-    least_limit, likest, signal_number,
+    CHECK_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks, least_limit,
+    likest, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::slab_policy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::file::find_piece;
+use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, expect_reader, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
@@ -85,11 +86,8 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
 }));
 
 /// The options that are accepted here.
-const TABLES: &[Options] = &[
-    OPTIONS,
-    if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE },
-    if HAS_MECHANISMS { MECHANISM_OPTIONS } else { Options::NONE },
-];
+const TABLES: &[Options] =
+    &[OPTIONS, if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE }, Options::of(SLAB_OPTIONS)];
 
 /// `EX_CONFIG` of `sysexits.h`, which systemd shows as `78/CONFIG`.
 const MISCONFIGURED: c_int = 78;
@@ -279,8 +277,8 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     if HAS_CHECKS && set == Err(OptionError::UnknownName) {
         set = options.set_check(name, value);
     }
-    if HAS_MECHANISMS && set == Err(OptionError::UnknownName) {
-        set = options.set_mechanism(name, value);
+    if !SLAB_OPTIONS.is_empty() && set == Err(OptionError::UnknownName) {
+        set = options.set_slab::<NativeSlots, Slab>(name, value);
     }
     match set {
         Ok(()) if name != "SLAB" || slab_policy(value).is_some_and(|it| it.name == SLAB) => {

@@ -8,9 +8,9 @@ pub use super::bytes::{least_limit, parse_bytes};
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
-use crate::slab::{Mechanisms, SlamMode, slab_policy};
+use crate::slab::{PolicyOptions, SlabPolicy, slab_policy};
 use crate::zone::MarkOptions;
-use quarry_sys::percpu::SlotIndex;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// The setup of a stack.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ pub struct StackOptions<P = V6_18> {
     pub pages: PageConfig<P>,
     /// The rule by which the marks of the budget follow from its limit.
     pub marks: MarkOptions,
-    /// Mechanisms that the slab policy uses.
-    pub mechanisms: Mechanisms,
+    /// The slab policy's own options.
+    pub slab: PolicyOptions,
     /// Checks for errors of the program.
     pub checks: CheckOptions,
     /// If true, the size classes of `malloc` are created.
@@ -63,7 +63,7 @@ impl<P: Default> Default for StackOptions<P> {
                 free_list: FreeListPolicy::OneSection,
             },
             marks: MarkOptions::default(),
-            mechanisms: Mechanisms::ALL,
+            slab: PolicyOptions::default(),
             checks: CheckOptions::OFF,
             heap: true,
             bounds_footprint: true,
@@ -110,6 +110,12 @@ pub struct Options(&'static str);
 impl Options {
     /// No options.
     pub const NONE: Self = Self("");
+
+    /// The options in `lines`.
+    #[must_use]
+    pub const fn of(lines: &'static str) -> Self {
+        Self(lines)
+    }
 
     /// The options in order.
     pub fn iter(self) -> impl Iterator<Item = OptionHelp> {
@@ -202,20 +208,9 @@ pub fn asks_for_checks(name: &str, value: &str) -> bool {
     CHECK_OPTIONS.named(name).is_some() && !matches!(value, "0" | "-")
 }
 
-options! {
-    /// Options that only libraries of other slab policies have: `libquarry.so` has no such
-    /// mechanisms.
-    MECHANISM_OPTIONS:
-    name: "SLAB_WITHOUT",
-    accepted: "merging, cpu-partial, alien or shared, or several of them with commas",
-    meaning: "mechanisms that the slab policy does without, if it has them";
-    name: "SLAM_MODE", accepted: "auto, array, linked or remote",
-    meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)";
-}
-
-/// The options of all builds.
+/// The options of the product's builds.
 pub fn all_options() -> impl Iterator<Item = OptionHelp> {
-    [OPTIONS, CHECK_OPTIONS, MECHANISM_OPTIONS].into_iter().flat_map(Options::iter)
+    [OPTIONS, CHECK_OPTIONS].into_iter().flat_map(Options::iter)
 }
 
 /// The name in `tables` that is likest to `name`, unless more than half of the letters differ.
@@ -321,18 +316,14 @@ impl<P> StackOptions<P> {
         Ok(())
     }
 
-    /// Same as [`set`](Self::set), for [`MECHANISM_OPTIONS`].
-    pub fn set_mechanism(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
-        let bad = refusal(MECHANISM_OPTIONS, name)?;
-        let slam_mode = self.mechanisms.slam_mode;
-        match name {
-            "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
-            _ => {
-                let without = Mechanisms::without(value).ok_or(bad)?;
-                self.mechanisms = Mechanisms { slam_mode, ..without };
-            }
-        }
-        Ok(())
+    /// Same as [`set`](Self::set), for the options of the slab policy `S`.
+    pub fn set_slab<C: PerCpu, S: SlabPolicy<C>>(
+        &mut self,
+        name: &str,
+        value: &str,
+    ) -> Result<(), OptionError> {
+        let bad = refusal(Options::of(S::OPTIONS), name)?;
+        if S::set_option(&mut self.slab, name, value) { Ok(()) } else { Err(bad) }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::cache::{Cache, LOOSE, cache_of};
 use super::cache_limits::CacheLimits;
-use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, List, Metadata, NodeId, Order, PageblockIndex, Pfn};
 use crate::pcp::{AllocFlags, Page, PageAllocator, PagePolicy, PageRequest};
@@ -19,13 +18,18 @@ pub const MAX_BATCH: usize = 64;
 pub(super) const PIECE: usize = 64;
 const GIVEN_BACK: usize = 8;
 
+/// The options of a slab policy, in bits that the policy alone knows. With 0 it runs as it is meant
+/// to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyOptions(pub u32);
+
 /// The setup of a stack's slab policy.
 #[derive(Clone, Copy, Debug)]
 pub struct SlabSetup {
     /// Number of CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
-    /// Mechanisms that the policy uses.
-    pub mechanisms: Mechanisms,
+    /// The policy's own options.
+    pub options: PolicyOptions,
 }
 
 /// The source of slabs: the page allocator, with any policy for its pcp lists. Slab policies call

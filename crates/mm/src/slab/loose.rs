@@ -11,7 +11,7 @@
 use super::bitmap_slabs::BitmapSlabs;
 use super::buffer::written;
 use super::cache::{CacheId, SlabLayout};
-use super::context::{CacheIn, SlabContext};
+use super::context::{CacheIn, PolicyOptions, SlabContext};
 use super::params::CacheParams;
 use super::pieces::Pieces;
 use super::policy::SlabPolicy;
@@ -76,12 +76,20 @@ impl Loose {
 impl<P: PerCpu, S: SlabPolicy<P>> SlabPolicy<P> for WithLoose<S> {
     const NAME: &'static str = S::NAME;
     const NEW: Self = Self { policy: S::NEW, loose: Pieces::new() };
-    const MERGES: bool = S::MERGES;
+    const OPTIONS: &'static str = S::OPTIONS;
     const LINKS_THROUGH_OBJECTS: bool = S::LINKS_THROUGH_OBJECTS;
     const LOOKS_AT_FREES: bool = S::LOOKS_AT_FREES;
     const LARGEST_KMALLOC: usize = S::LARGEST_KMALLOC;
     const BYTES_PER_FRAME: usize = S::BYTES_PER_FRAME;
     const LOOSE_LAYOUT: Option<fn(&CacheParams) -> SlabLayout> = Some(BitmapSlabs::loose_layout);
+
+    fn set_option(options: &mut PolicyOptions, name: &str, value: &str) -> bool {
+        S::set_option(options, name, value)
+    }
+
+    fn merges(options: PolicyOptions) -> bool {
+        S::merges(options)
+    }
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         S::layout(params, declared_cpus)

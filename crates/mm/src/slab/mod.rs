@@ -8,7 +8,7 @@
 //! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
 //!
 //! ```text
-//! stats   mechanisms   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
+//! stats   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs -> loose    barn -> barns    width
 //! policy   sheaf_cache -> sheaf_bound -> sheaf
@@ -24,7 +24,6 @@ mod cache_limits;
 mod context;
 mod late;
 mod loose;
-mod mechanisms;
 mod misuse;
 mod names;
 mod params;
@@ -48,10 +47,9 @@ pub use cache::{
     Cache, CacheId, Geometry, GeometryOffsets, Identity, LOOSE, MAX_CACHES, SlabLayout, cache_of,
 };
 pub use cache_limits::CacheLimits;
-pub use context::{CacheIn, MAX_BATCH, SlabContext, SlabPages, SlabSetup};
+pub use context::{CacheIn, MAX_BATCH, PolicyOptions, SlabContext, SlabPages, SlabSetup};
 pub use late::Late;
 pub use loose::WithLoose;
-pub use mechanisms::{Mechanisms, SlamMode};
 pub use misuse::{not_in_use, overwritten, written_after_free};
 pub use names::{RegisteredPolicy, SLAB_ALIASES, SLAB_POLICIES, slab_names, slab_policy};
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};

@@ -1,7 +1,7 @@
 //! The trait that every slab policy implements.
 
 use super::cache::{Cache, CacheId, SlabLayout};
-use super::context::{CacheIn, SlabContext};
+use super::context::{CacheIn, PolicyOptions, SlabContext};
 use super::misuse::not_in_use;
 use super::params::{CacheOptions, CacheParams};
 use super::reclaim::{Reclaim, SparseWalk};
@@ -24,8 +24,9 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// The policy without caches: all zero bytes.
     const NEW: Self;
 
-    /// True if caches of the same stride become one cache.
-    const MERGES: bool = false;
+    /// The options of the policy alone, as [`set_option`](Self::set_option) knows them: a line for
+    /// each, with tabs between its name, what it accepts and what it means.
+    const OPTIONS: &'static str = "";
 
     /// True if the policy writes a link to the first word of a free object. Objects of caches with
     /// a constructor then begin with room for the link (see [`Cache`]).
@@ -43,6 +44,17 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// The layout of the slabs of loose caches; `None` if there can be none.
     const LOOSE_LAYOUT: Option<fn(&CacheParams) -> SlabLayout> = None;
+
+    /// Sets one of [`OPTIONS`](Self::OPTIONS); returns false, and sets nothing, if it does not
+    /// accept the value.
+    fn set_option(_options: &mut PolicyOptions, _name: &str, _value: &str) -> bool {
+        false
+    }
+
+    /// Returns whether caches of the same stride become one cache.
+    fn merges(_options: PolicyOptions) -> bool {
+        false
+    }
 
     /// The layout of the slabs of a cache with these parameters.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
@@ -211,7 +223,7 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     options: &CacheOptions,
 ) -> OsResult<&'a Cache> {
     let layout = |params: &CacheParams| S::layout(params, context.setup.declared_cpus);
-    let merges = S::MERGES && context.setup.mechanisms.merging;
+    let merges = S::merges(context.setup.options);
     let (links, loose_layout) = (S::LINKS_THROUGH_OBJECTS, S::LOOSE_LAYOUT);
     let request = CacheRequest { name, params, options, merges, links, loose_layout };
     context.caches.add(&request, context.metadata, layout, |cache| {

@@ -304,10 +304,7 @@ impl<C: StackConfig> Stack<C> {
         let built = Built {
             pages,
             metadata,
-            setup: SlabSetup {
-                declared_cpus: options.pages.declared_cpus,
-                mechanisms: options.mechanisms,
-            },
+            setup: SlabSetup { declared_cpus: options.pages.declared_cpus, options: options.slab },
             guards_slabs: options.checks.harden,
             cache: *cache,
         };

@@ -7,8 +7,8 @@ use quarry_mm::frame::MetadataKind;
 use quarry_mm::heap::classes;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::{
-    CacheId, CacheOptions, CacheParams, Constructor, LOOSE, MAX_CACHES, Remaining, Sheaf,
-    SlabPolicy, SlabStats, WithLoose,
+    CacheId, CacheOptions, CacheParams, Constructor, LOOSE, MAX_CACHES, PolicyOptions, Remaining,
+    Sheaf, SlabPolicy, SlabStats, WithLoose,
 };
 use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::{Object, PerCpu, VirtualSlots};
@@ -201,7 +201,10 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         let cache = self.bed.stack.cache(id);
         assert_eq!(cache.has_constructor(), is_constructed);
         if self.entries.iter().any(|entry| entry.id == id) {
-            assert!(S::MERGES && !is_constructed && !unmerged, "this cache is nobody else's");
+            assert!(
+                S::merges(PolicyOptions::default()) && !is_constructed && !unmerged,
+                "this cache is nobody else's"
+            );
         } else {
             let stats = cache.stats();
             let counts = [stats.allocs(), stats.frees(), stats.total_slabs, stats.slabs_allocated];
@@ -499,7 +502,7 @@ fn merged<S: SlabPolicy<VirtualSlots> + 'static>() {
     play.create(1, 4, false, true);
     play.create(1, 4, true, false);
     let ids: Vec<usize> = play.entries.iter().map(|entry| entry.id.index()).collect();
-    match S::MERGES {
+    match S::merges(PolicyOptions::default()) {
         true => assert_eq!(ids, [1, 1, 2, 3]),
         false => assert_eq!(ids, [1, 2, 3, 4]),
     }
@@ -513,7 +516,7 @@ fn merged<S: SlabPolicy<VirtualSlots> + 'static>() {
     assert_eq!(play.bed.stack.cache(of_its_own).capacity(), Some(8));
     // SAFETY: nothing was allocated from it, and the test has one thread.
     assert_eq!(unsafe { play.bed.stack.destroy_cache(of_its_own) }, Ok(()));
-    if S::MERGES {
+    if S::merges(PolicyOptions::default()) {
         // Destroys only an alias of the cache, whose objects stay.
         play.destroy(0);
         assert_eq!(play.entries.len(), 3);

@@ -4,7 +4,7 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, Mechanisms, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, PolicyOptions, SlabPolicy};
 use quarry_mm::stack::StackHost;
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
@@ -47,11 +47,9 @@ macro_rules! stamp {
             }
 
             #[test]
-            fn no_mechanism_that_can_be_left_out_is_missed() {
-                for without in ["merging", "cpu-partial", "alien", "shared"] {
-                    for nodes in [1, 2] {
-                        super::random_operations_without::<$policy>(without, nodes);
-                    }
+            fn caches_of_two_nodes_and_equal_sizes_agree_with_the_oracle() {
+                for nodes in [1, 2] {
+                    super::random_operations_on_nodes::<$policy>(Default::default(), nodes);
                 }
             }
         }
@@ -283,11 +281,13 @@ fn run_all<S: SlabPolicy<VirtualSlots> + 'static>(mut play: Play<S>, steps: &[(u
     play.finish();
 }
 
-/// Random operations on four CPUs of one or two nodes while a mechanism is off: policies that have
-/// the mechanism must work without it. Two of the caches can be merged.
-fn random_operations_without<S: SlabPolicy<VirtualSlots> + 'static>(without: &str, nodes: u8) {
-    let mut options = small();
-    options.mechanisms = Mechanisms::without(without).expect("it is a mechanism");
+/// Random operations on four CPUs of one or two nodes, with options of the policy. Two of the caches
+/// can be merged.
+pub(crate) fn random_operations_on_nodes<S: SlabPolicy<VirtualSlots> + 'static>(
+    slab: PolicyOptions,
+    nodes: u8,
+) {
+    let mut options = StackOptions { slab, ..small() };
     options.pages.reserve_bytes = 256 << 20;
     options.pages.nodes = nodes;
     if nodes > 1 {

@@ -4,12 +4,13 @@
 //! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
 //!
 //! ```text
-//! arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb, slam -> registry
+//! mechanisms, arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb, slam -> registry
 //! ```
 
 mod arrays;
 mod freelist;
 mod linux_slab;
+mod mechanisms;
 mod one_cache;
 mod records;
 mod registry;
@@ -21,6 +22,7 @@ mod slub;
 mod tests;
 
 pub use linux_slab::LinuxSlab;
+pub use mechanisms::{Mechanisms, SlamMode};
 pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};
 pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;

@@ -3,10 +3,10 @@
 use crate::policies::random_operations_with;
 use crate::support::turns::sizes_take_turns;
 use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_eras::slab::Mechanisms;
 use quarry_eras::slab::{LinuxSlab, Slub4_9};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::Mechanisms;
 
 const PAGE: usize = 4096;
 
@@ -40,7 +40,7 @@ fn policies_without_such_a_way_say_so() {
 fn mechanisms_of_slab_can_be_left_out() {
     for without in ["", "alien", "shared", "alien,shared"] {
         let mut options = small();
-        options.mechanisms = Mechanisms::without(without).expect("names of mechanisms");
+        options.slab = Mechanisms::without(without).expect("names of mechanisms").into();
         random_operations_with::<LinuxSlab>(&options, 2);
         options.pages.reserve_bytes = 256 << 20;
         options.pages.nodes = 2;

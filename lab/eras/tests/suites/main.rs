@@ -20,6 +20,7 @@ mod linux_slab;
 mod linux_slab_misuse;
 mod locks;
 mod lru;
+mod mechanisms;
 #[path = "../../../../crates/mm/tests/suites/moving.rs"]
 mod moving;
 mod pages;

@@ -3,12 +3,12 @@
 
 use crate::policies;
 use crate::support::{Backing, Bed, VirtualConfig, fix_slam_mode, on_cpu, small};
-use quarry_eras::slab::Slam;
+use quarry_eras::slab::{Slam, SlamMode};
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabStats, SlamMode};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabStats};
 use quarry_mm::stack::{ReclaimState, Report, Section, StackHost};
-use quarry_sys::percpu::Object;
+use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlamBed = Bed<VirtualConfig<Slam>>;
 
@@ -192,8 +192,8 @@ fn every_mode_alone_agrees_with_the_oracle() {
 fn a_fixed_mode_is_not_left() {
     for (mode, changes) in [("array", 0), ("linked", 1), ("remote", 1), ("auto", 2)] {
         let mut options = small();
-        options.set_mechanism("SLAM_MODE", mode).expect("it is accepted");
-        options.set_mechanism("SLAB_WITHOUT", "merging").expect("it is accepted");
+        options.set_slab::<VirtualSlots, Slam>("SLAM_MODE", mode).expect("it is accepted");
+        options.set_slab::<VirtualSlots, Slam>("SLAB_WITHOUT", "merging").expect("it is accepted");
         on_cpu(0);
         let bed = SlamBed::new(Backing::Fake, 4096, 2, &options);
         let params = CacheParams { size: SIZE, align: 16 };

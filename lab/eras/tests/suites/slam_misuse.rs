@@ -3,8 +3,8 @@
 
 use crate::support::aborting::{NOT_IN_USE, SIZE, aborts_in};
 use crate::support::{Backing, Bed, VirtualConfig, fix_slam_mode, on_cpu, small};
-use quarry_eras::slab::Slam;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlamMode};
+use quarry_eras::slab::{Slam, SlamMode};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams};
 use quarry_mm::stack::StackHost;
 use quarry_sys::percpu::Object;
 

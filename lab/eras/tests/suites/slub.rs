@@ -2,11 +2,11 @@
 //! and its two slow paths.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
-use quarry_eras::slab::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
+use quarry_eras::slab::{Mechanisms, Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 use quarry_mm::frame::MetadataKind;
 use quarry_mm::heap::classes;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, Mechanisms, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy};
 use quarry_mm::stack::{Report, Section, StackHost};
 use quarry_sys::percpu::{Object, VirtualSlots};
 
@@ -211,7 +211,7 @@ fn a_bulk_free_goes_slab_by_slab() {
 fn remote_frees<S: SlabPolicy<VirtualSlots> + 'static>(without: &str) -> (u64, u64, u64) {
     let mut options = small();
     options.pages.declared_cpus = 16;
-    options.mechanisms = Mechanisms::without(without).expect("a mechanism");
+    options.slab = Mechanisms::without(without).expect("a mechanism").into();
     on_cpu(0);
     let bed = SlubBed::<S>::new(Backing::Fake, 4096, 2, &options);
     let id = cache(&bed, 256);
@@ -278,7 +278,7 @@ fn kmalloc_passes_through_what_its_kernel_passed_through() {
 fn each_mechanism_can_be_left_out() {
     for without in ["cpu-partial", "merging", "cpu-partial,merging"] {
         let mut options = small();
-        options.mechanisms = Mechanisms::without(without).expect("mechanisms");
+        options.slab = Mechanisms::without(without).expect("mechanisms").into();
         for slots in [2, 64] {
             crate::policies::random_operations_with::<Slub4_9>(&options, slots);
         }
@@ -288,7 +288,7 @@ fn each_mechanism_can_be_left_out() {
 #[test]
 fn without_merging_caches_that_lie_equally_are_two() {
     let mut options = small();
-    options.mechanisms.merging = false;
+    options.slab = Mechanisms { merging: false, ..Mechanisms::ALL }.into();
     let bed = SlubBed::<Slub4_9>::new(Backing::Fake, 4096, 2, &options);
     assert_ne!(cache(&bed, 256), cache(&bed, 256));
 }

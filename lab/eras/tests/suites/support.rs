@@ -37,8 +37,8 @@ pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};
 pub(crate) use unregister::unregister;
 
+use quarry_eras::slab::{Mechanisms, SlamMode};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::slab::SlamMode;
 use std::cell::Cell;
 
 thread_local! {
@@ -53,6 +53,6 @@ pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
 /// As in the suites of the product.
 pub(crate) fn small<P: Default>() -> StackOptions<P> {
     let mut options = bed::small();
-    options.mechanisms.slam_mode = SLAM_MODE.get();
+    options.slab = Mechanisms { slam_mode: SLAM_MODE.get(), ..Mechanisms::ALL }.into();
     options
 }

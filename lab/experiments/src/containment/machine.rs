@@ -4,7 +4,7 @@ use super::charged::{CPUS, Charged, Payer};
 use anyhow::{Context, Result, anyhow};
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Metadata, Order, Pfn};
 use quarry_mm::slab::{
-    Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, Reclaim,
+    Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, PolicyOptions, Reclaim,
     SlabContext, SlabPolicy, SlabSetup, create_cache,
 };
 use quarry_replay::Source;
@@ -63,7 +63,7 @@ impl<S: SlabPolicy<VirtualSlots>> Machine<S> {
             metadata: Metadata::new(&Linux),
             caches: Box::new(CacheTable::new()),
             limits: CacheLimits::new(),
-            setup: SlabSetup { declared_cpus: CPUS, mechanisms: Mechanisms::ALL },
+            setup: SlabSetup { declared_cpus: CPUS, options: PolicyOptions::default() },
             policy: Box::new(S::NEW),
             kmalloc: BTreeMap::new(),
             in_objects: Cell::new(0),

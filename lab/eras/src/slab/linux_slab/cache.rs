@@ -5,6 +5,7 @@ use super::node::{Emptied, Held, Node};
 use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
+use crate::slab::mechanisms::Mechanisms;
 use crate::slab::one_cache::OneCache;
 use quarry_mm::frame::NodeId;
 use quarry_mm::slab::home;
@@ -27,7 +28,10 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
         let setup = self.context.setup;
         let most = self.context.percpu.area().capacity(self.array());
         let tuning = Tuning::of(self.cache.stride(), setup.declared_cpus, most);
-        Tuning { shared: if setup.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
+        Tuning {
+            shared: if Mechanisms::of(setup.options).shared { tuning.shared } else { 0 },
+            ..tuning
+        }
     }
 
     /// The running CPU's slot and node. Both are hints: the thread may move to another CPU.

@@ -4,6 +4,7 @@
 use super::alien::Freed;
 use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
+use crate::slab::mechanisms::Mechanisms;
 use crate::slab::one_cache::is_stored;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::NodeId;
@@ -87,7 +88,8 @@ impl<P: Arrays> SlabCache<'_, P> {
     /// alien arrays the object goes to its slab.
     fn free_alien(&self, node: NodeId, home: NodeId, object: Object) {
         let aliens = self.tables.alien(self.cache.id(), node, home);
-        let Some(aliens) = aliens.filter(|_| self.context.setup.mechanisms.alien) else {
+        let Some(aliens) = aliens.filter(|_| Mechanisms::of(self.context.setup.options).alien)
+        else {
             return self.with_lists(home, |held| {
                 held.free_block(&[object]);
                 held.lists.exchanges.free_slow += 1;

@@ -6,6 +6,7 @@ use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
 use crate::slab::arrays;
+use crate::slab::mechanisms::take_options;
 use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
@@ -54,6 +55,8 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     const LOOKS_AT_FREES: bool = true;
     const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
     const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
+
+    take_options!();
 
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {

@@ -5,6 +5,7 @@ use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use crate::slab::arrays;
+use crate::slab::mechanisms::take_options;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
@@ -88,6 +89,8 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         has_nodes: AtomicBool::new(false),
     };
     const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
+
+    take_options!();
 
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {

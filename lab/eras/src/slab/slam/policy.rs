@@ -3,11 +3,12 @@
 use super::cache::Slam;
 use super::tables::Tables;
 use super::traffic::Miss;
+use crate::slab::mechanisms::{Mechanisms, SlamMode, take_options};
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
     CacheId, CacheIn, CacheParams, Exchanges, Late, Occupancy, Reclaim, Sheaf, SlabContext,
-    SlabLayout, SlabPolicy, SlabStats, SlamMode, not_in_use,
+    SlabLayout, SlabPolicy, SlabStats, not_in_use,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::local;
@@ -21,13 +22,15 @@ fn fixed_mode<P: Arrays>(cache: CacheIn<'_, P>) -> Option<SlamMode> {
     if cache.has_constructor() {
         Some(SlamMode::Array)
     } else {
-        cache.context.setup.mechanisms.slam_mode
+        Mechanisms::of(cache.context.setup.options).slam_mode
     }
 }
 
 impl<P: Arrays> SlabPolicy<P> for Slam {
     const NAME: &'static str = "slam";
     const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
+
+    take_options!();
 
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {

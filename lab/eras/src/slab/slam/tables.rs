@@ -11,9 +11,10 @@
 use super::owners::Owners;
 use super::stock::Stock;
 use super::traffic::{Miss, Traffic};
+use crate::slab::mechanisms::SlamMode;
 use core::mem::offset_of;
 use quarry_mm::frame::{FreshZero, MetadataKind, OsArray};
-use quarry_mm::slab::{CacheId, MAX_CACHES, SlabContext, SlamMode};
+use quarry_mm::slab::{CacheId, MAX_CACHES, SlabContext};
 use quarry_sys::local;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};

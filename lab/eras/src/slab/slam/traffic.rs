@@ -17,7 +17,7 @@
 //! The CPU changes its mode once another mode fits [`WINS`] looks in a row, not counting looks
 //! without an opinion. For linked, one look is enough: a long run lasts several looks.
 
-use quarry_mm::slab::SlamMode;
+use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Misses from one look to the next.

@@ -4,6 +4,7 @@ use super::cache::SlqbCache;
 use super::sizes;
 use super::slab_word::Slabs;
 use super::tables::Tables;
+use crate::slab::mechanisms::take_options;
 use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
 use quarry_mm::slab::{
@@ -25,6 +26,8 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
     const NEW: Self = Self { tables: Late::new() };
     const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = Slabs::BYTES_PER_FRAME;
+
+    take_options!();
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         SlabLayout { order: sizes::slab_order(params.stride()), header_bytes: 0 }

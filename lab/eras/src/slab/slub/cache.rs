@@ -6,6 +6,7 @@ use super::node::Node;
 use super::state::{Linked, SlabState, SlabWord};
 use super::tables::Tables;
 use crate::slab::freelist::{self, Freelist};
+use crate::slab::mechanisms::Mechanisms;
 use crate::slab::one_cache::{GUARD, OneCache, no_start};
 use crate::slab::records::{SlabChain, SlabLinks};
 use quarry_mm::frame::{Kind, MetadataKind, Pfn};
@@ -38,7 +39,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
 
     /// Returns whether slabs that a free finds full go onto the CPU's partial list.
     pub(super) fn parks(&self) -> bool {
-        E::CPU_PARTIAL && self.context.setup.mechanisms.cpu_partial
+        E::CPU_PARTIAL && Mechanisms::of(self.context.setup.options).cpu_partial
     }
 
     /// The bound with which `Era::keeps_empty` compares the length of a node's list.

@@ -7,11 +7,13 @@ use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
 use crate::slab::freelist::{Chain, Freelist};
+use crate::slab::mechanisms::{Mechanisms, take_options};
 use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    CacheId, CacheIn, CacheParams, Late, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
+    CacheId, CacheIn, CacheParams, Late, PolicyOptions, Reclaim, SlabContext, SlabLayout,
+    SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -41,10 +43,15 @@ where
 {
     const NAME: &'static str = E::NAME;
     const NEW: Self = Self { tables: Late::new() };
-    const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = Records::<E::Word>::BYTES_PER_FRAME;
+
+    take_options!();
+
+    fn merges(options: PolicyOptions) -> bool {
+        Mechanisms::of(options).merging
+    }
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         let order = order::slab_order(params.stride(), declared_cpus, E::FEWER);

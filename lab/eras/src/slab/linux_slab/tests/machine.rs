@@ -5,10 +5,11 @@ use crate::pages::{Chosen, V6_7};
 use crate::slab::linux_slab::LinuxSlab;
 use crate::slab::linux_slab::cache::SlabCache;
 use crate::slab::linux_slab::node::Lists;
+use crate::slab::mechanisms::Mechanisms;
 use crate::slab::tests::{self, four_cpus, on_cpu};
 use quarry_mm::frame::NodeId;
 use quarry_mm::pcp::{FaultPolicy, PageConfig};
-use quarry_mm::slab::{Cache, Mechanisms, SlabPolicy, SlabSetup};
+use quarry_mm::slab::{Cache, SlabPolicy, SlabSetup};
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, VirtualSlots};
 use std::vec::Vec;
 
@@ -35,7 +36,8 @@ impl Machine {
             ..TINY
         };
         let mechanisms = Mechanisms::without(mechanisms).expect("names of mechanisms");
-        Self::build(&config, SlabSetup { declared_cpus: cpus, mechanisms }, four_cpus)
+        let setup = SlabSetup { declared_cpus: cpus, options: mechanisms.into() };
+        Self::build(&config, setup, four_cpus)
     }
 
     pub(super) fn alloc(&self, cpu: u32, cache: &Cache) -> Object {

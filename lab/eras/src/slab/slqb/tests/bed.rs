@@ -7,7 +7,9 @@ use crate::slab::slqb::list::CacheList;
 use crate::slab::slqb::policy::Slqb;
 use crate::slab::tests::{Machine, four_cpus, on_cpu};
 use quarry_mm::pcp::PageConfig;
-use quarry_mm::slab::{Cache, CacheId, Mechanisms, SlabContext, SlabPolicy, SlabSetup, SlabStats};
+use quarry_mm::slab::{
+    Cache, CacheId, PolicyOptions, SlabContext, SlabPolicy, SlabSetup, SlabStats,
+};
 use quarry_sys::percpu::{Lists, Object, SlotIndex, VirtualSlots};
 
 pub(super) struct Bed<P: Lists = VirtualSlots> {
@@ -38,7 +40,7 @@ impl Bed {
 impl<P: Lists> Bed<P> {
     /// A cache of objects of `size` bytes on slots that `declare` sets up.
     pub(super) fn with(size: usize, config: &PageConfig<Chosen>, declare: impl FnOnce(&P)) -> Self {
-        let setup = SlabSetup { declared_cpus: 4, mechanisms: Mechanisms::ALL };
+        let setup = SlabSetup { declared_cpus: 4, options: PolicyOptions::default() };
         let machine = Machine::build(config, setup, declare);
         let id = machine.cache(size).id();
         Self { machine, id }
