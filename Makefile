@@ -22,9 +22,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
 FULL := $(TARGET)/release/libquarry-full.so
-# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. The list
-# names the default first, then these.
-REGISTRY := crates/mm/src/slab/names.rs
+# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. The lab's
+# list names the default first, then these.
+REGISTRY := lab/eras/src/slab/names.rs
 SLABS := $(shell sed -n 's/^ *"\([^"]*\)", ".*";$$/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
@@ -61,8 +61,10 @@ write_pages = echo "==> man pages and completions of $(notdir $(1))" \
 	&& rm -f $(addprefix $(PAGES_BUILT)/man/,$(2)) && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
-	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) lab/eras \
+	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) \
 	-name tests -prune -o -type f -print)
+SOURCES_OF_OTHERS := lab/Cargo.toml lab/Cargo.lock \
+	$(shell find lab/eras lab/library* -name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
 	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free \
@@ -156,13 +158,19 @@ policies: $(OTHERS) ## libquarry-NAME.so of the other slab policies
 .PHONY: all
 all: build lab policies ## everything that make install can install
 
-# All policies are built in one folder: from one to the next, cargo compiles only the crates that
-# the policy changes, quarry and quarry-preload. It remembers only the last policy, so make itself
-# compares the times of files.
-$(TARGET)/release/libquarry-%.so: $(SOURCES)
+$(FULL): $(SOURCES)
 	@echo "==> building $(@F)"
-	$(if $(filter full,$*),,QUARRY_BUILD_SLAB=$*) $(BUILD) build --release -p quarry-preload \
-		--features "full$(if $(filter full,$*),, eras)" --target-dir $(TARGET)/slabs
+	$(BUILD) build --release -p quarry-preload --features full --target-dir $(TARGET)/slabs
+	@mkdir -p $(@D)
+	cp $(TARGET)/slabs/release/libquarry.so $@
+	@scripts/strip.sh $@
+
+# All policies are built in one folder: from one to the next, cargo compiles only the crates that
+# the policy changes, those of lab/library*. It remembers only the last policy, so make itself
+# compares the times of files.
+$(OTHERS): $(TARGET)/release/libquarry-%.so: $(SOURCES) $(SOURCES_OF_OTHERS)
+	@echo "==> building $(@F)"
+	$(IN_LAB)/slabs QUARRY_BUILD_SLAB=$* $(BUILD) build --release -p quarry-library
 	@mkdir -p $(@D)
 	cp $(TARGET)/slabs/release/libquarry.so $@
 	@scripts/strip.sh $@

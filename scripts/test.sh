@@ -34,8 +34,8 @@ readonly SKIPPED=77
 # All other crates see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
 # The packages of the lab that a change of the product can break: the gate only checks them.
-readonly LAB=(-p quarry-eras -p quarry-lab -p quarry-predict -p quarry-replay -p quarry-sim
-    -p quarry-sqlite-load)
+readonly LAB=(-p quarry-eras -p quarry-lab -p quarry-library -p quarry-library-alloc
+    -p quarry-library-mm -p quarry-predict -p quarry-replay -p quarry-sim -p quarry-sqlite-load)
 readonly CORE=(-p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch -p quarry-alloc
     -p quarry-tidy)
 
@@ -121,7 +121,7 @@ step_clippy() {
         return
     fi
     in_lab clippy --workspace --all-targets || return
-    QUARRY_BUILD_SLAB=slub-4.9 clippy -p quarry-preload --features full,eras \
+    QUARRY_BUILD_SLAB=slub-4.9 in_lab clippy -p quarry-library -p quarry-library-alloc \
         && with_cfg no_rseq clippy "${SEQUENCED[@]}" --all-targets \
         && with_cfg sim clippy -p quarry-sys -p quarry-mm -p quarry-cache -p quarry-watch --lib \
         && with_cfg sim in_lab clippy -p quarry-eras --lib \

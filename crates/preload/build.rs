@@ -1,6 +1,11 @@
-//! Link options of the shared object, and the choice between its two fast paths.
+//! Link options of the shared object.
 
 fn main() {
+    link(env!("CARGO_MANIFEST_DIR"));
+}
+
+/// `folder` is that of this file; `lab/library` calls this too.
+pub(crate) fn link(folder: &str) {
     // Never unload: with a stale `rseq_cs` after dlclose, the next preemption raises SIGSEGV.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");
     // The library does nothing at exit, because that would add a page fault in each forked child.
@@ -12,14 +17,9 @@ fn main() {
     let name = if cfg!(feature = "full") { "libquarry-full.so.0" } else { "libquarry.so.0" };
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,{name}");
     // Places the functions of the fast path side by side.
-    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
-    println!("cargo::rerun-if-changed=text.ld");
-    println!("cargo::rerun-if-changed=build.rs");
-    // The assembler fast path is for the default slab policy, and for policies with the same fast
-    // path.
-    const OF_ARRAYS: [&str; 2] = ["sheaf", "slam"];
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{folder}/text.ld");
+    println!("cargo::rerun-if-changed={folder}/text.ld");
+    println!("cargo::rerun-if-changed={folder}/build.rs");
+    // Slab policies with a fast path of their own set it.
     println!("cargo::rustc-check-cfg=cfg(quarry_portable)");
-    if option_env!("QUARRY_BUILD_SLAB").is_some_and(|slab| !OF_ARRAYS.contains(&slab)) {
-        println!("cargo::rustc-cfg=quarry_portable");
-    }
 }

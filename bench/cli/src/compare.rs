@@ -4,9 +4,9 @@ use crate::exit_status;
 use crate::library::{self, FULL, object_for};
 use crate::options::Setting;
 use crate::program;
+use quarry_cli::policies;
 use quarry_compare::{BuiltIn, CommandVariant, Ending, Request, Work, compare};
 use quarry_harness::Usage;
-use quarry_mm::slab::slab_names;
 use std::env;
 use std::io::Write;
 
@@ -54,6 +54,6 @@ pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
-    let slabs: Vec<&str> = slab_names().chain([FULL]).collect();
+    let slabs: Vec<&str> = policies::names().chain([FULL]).collect();
     run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting, held: &quarry_profile::held })
 }

@@ -1,12 +1,12 @@
 //! Shell completions. A shell calls this command itself to complete a line, because the command
 //! knows the processes on Quarry, the slab policies and the library's options.
 
+use crate::policies;
 use clap::{Arg, Command};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quarry_live::{Choice, Found};
 use quarry_mm::heap::options::{OptionHelp, all_options};
-use quarry_mm::slab::slab_names;
 
 /// The variable by which a shell asks for completions; its value is the name of the shell.
 pub const VARIABLE: &str = "COMPLETE";
@@ -49,7 +49,7 @@ fn names() -> Vec<CompletionCandidate> {
 }
 
 fn policies() -> Vec<CompletionCandidate> {
-    slab_names().map(CompletionCandidate::new).collect()
+    policies::names().map(CompletionCandidate::new).collect()
 }
 
 fn settings() -> Vec<CompletionCandidate> {

@@ -1,5 +1,6 @@
 //! Finds the shared object: beside the command, or inside it.
 
+use crate::policies;
 use anyhow::{Result, anyhow, ensure};
 use flate2::read::GzDecoder;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -8,7 +9,6 @@ use quarry_compare::{companion, interpose};
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use quarry_mm::heap::options::asks_for_checks;
-use quarry_mm::slab::slab_policy;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -19,9 +19,6 @@ use std::{env, fs};
 /// Names a library, or a folder of libraries, to use instead of the installed one.
 pub const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
 
-/// Slab policy in `libquarry.so`.
-const DEFAULT_SLAB: &str = "sheaf";
-
 /// `libquarry-full.so`: the default slab policy with checks, page cache and all of `quarry.h`.
 pub const FULL: &str = "full";
 
@@ -31,7 +28,7 @@ pub fn object_for<'a>(
     slab: Option<&'a str>,
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Option<&'a str> {
-    let slab = slab.filter(|slab| *slab != DEFAULT_SLAB);
+    let slab = slab.filter(|slab| *slab != policies::DEFAULT);
     slab.or_else(|| settings.any(|(key, value)| asks_for_checks(key, value)).then_some(FULL))
 }
 
@@ -46,8 +43,8 @@ fn make_of(name: &str) -> &'static str {
 
 /// File name of a shared object: for a slab policy, whose name may be an alias, or for [`FULL`].
 fn file_name(object: Option<&str>) -> String {
-    match object.map(|name| slab_policy(name).map_or(name, |policy| policy.name)) {
-        None | Some(DEFAULT_SLAB) => "libquarry.so".to_owned(),
+    match object.map(|name| policies::named(name).unwrap_or(name)) {
+        None | Some(policies::DEFAULT) => "libquarry.so".to_owned(),
         Some(other) => format!("libquarry-{other}.so"),
     }
 }

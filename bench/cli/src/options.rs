@@ -1,5 +1,6 @@
 //! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
 
+use quarry_cli::policies;
 use quarry_mm::heap::options::{OptionError, OptionHelp, StackOptions, all_options};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -18,11 +19,18 @@ impl Setting {
         };
         let upper = name.to_ascii_uppercase();
         let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
+        if let Some(key) = policies::OPTIONS.iter().find(|name| **name == bare) {
+            return Ok(Self { key, value: value.to_owned() });
+        }
         let Some(option) = all_options().find(|option| option.name == bare) else {
             let names: Vec<_> = all_options().map(|option| option.name).collect();
             return Err(format!("{name}: no such option; accepted: {}", names.join(", ")));
         };
         let key = option.name;
+        if key == "SLAB" && policies::named(value).is_none() {
+            let accepted = policies::names().collect::<Vec<_>>().join(", ");
+            return Err(format!("{key}={value}: bad value; accepted: {accepted}"));
+        }
         let mut options = <StackOptions>::default();
         let mut kinds = [StackOptions::set, StackOptions::set_check]
             .into_iter()

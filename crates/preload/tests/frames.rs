@@ -6,10 +6,9 @@
 //! Quarry's own (`quarry_sys::own_stack`) does not use the caller's, so it is not counted. Neither
 //! is code that reports a broken invariant, because it ends the process.
 
-use crate::support::{full_library, library, slab_policy};
+use crate::support::{DEFAULT_SLAB, full_library, library, slab_policy};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use object::{Object, ObjectSection, ObjectSymbol};
-use quarry_mm::slab::SLAB_POLICIES;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -318,7 +317,7 @@ impl<'a> Needs<'a> {
 #[test]
 fn no_entry_takes_more_than_its_limit() {
     let library = library().expect("the library is under test");
-    if slab_policy(library) != SLAB_POLICIES[0].name {
+    if slab_policy(library) != DEFAULT_SLAB {
         return;
     }
     entries_stay_within_their_limits(library, 30);

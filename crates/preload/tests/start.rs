@@ -1,7 +1,6 @@
 //! The library's pages that a start touches: programs print their own `/proc/self/smaps`.
 
-use crate::support::{Run, library, slab_policy};
-use quarry_mm::slab::SLAB_POLICIES;
+use crate::support::{DEFAULT_SLAB, Run, library, slab_policy};
 use std::path::Path;
 
 /// KiB that a start writes in the parts mapped from the file: three pages of addresses that the
@@ -57,8 +56,8 @@ fn parts_in(maps: &str) -> Vec<Part> {
 /// change makes a start call other functions, run the script again.
 #[test]
 fn a_start_executes_functions_of_the_first_segment_only() {
-    if slab_policy(library().expect("the library is under test")) != SLAB_POLICIES[0].name {
-        println!("skipped: the list is that of {}", SLAB_POLICIES[0].name);
+    if slab_policy(library().expect("the library is under test")) != DEFAULT_SLAB {
+        println!("skipped: the list is that of {}", DEFAULT_SLAB);
         return;
     }
     for program in [&["cat"][..], &["sed", ""], &["grep", "-v", "no such line"]] {

@@ -3,9 +3,7 @@
 #[cfg(feature = "page-cache")]
 use quarry_cache::PageCaching;
 use quarry_mm::pcp::V6_18;
-#[cfg(not(feature = "eras"))]
-use quarry_mm::slab::Sheaf;
-use quarry_mm::slab::{SLAB_POLICIES, SlabPolicy};
+use quarry_mm::slab::{DefaultSlab, SlabPolicy};
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_mm::zone::Zones;
 use quarry_sys::percpu::NativeSlots;
@@ -15,28 +13,13 @@ use quarry_watch::HeapProfile;
 #[cfg(feature = "checks")]
 use quarry_watch::{Checks, WithChecks};
 
-/// The index, in the table of slab policies, of the compiled-in policy. `QUARRY_BUILD_SLAB` selects
-/// it in a build with the feature `eras`; otherwise it is the default.
-const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
-    #[cfg(feature = "eras")]
-    Some(name) => quarry_eras::slab::line_of(name),
-    #[cfg(not(feature = "eras"))]
-    Some(_) => panic!("QUARRY_BUILD_SLAB needs the feature `eras`"),
-    None => 0,
-};
-
-#[cfg(feature = "eras")]
-type Policy = <quarry_eras::slab::Line<LINE> as quarry_eras::slab::Registered>::Policy;
-#[cfg(not(feature = "eras"))]
-type Policy = Sheaf;
-
 /// `libquarry.so`, which has neither feature, gives programs no caches.
 #[cfg(any(feature = "std", feature = "page-cache"))]
-pub(crate) type Slab = quarry_mm::slab::WithLoose<Policy>;
+pub(crate) type Slab = quarry_mm::slab::WithLoose<DefaultSlab>;
 #[cfg(not(any(feature = "std", feature = "page-cache")))]
-pub(crate) type Slab = Policy;
+pub(crate) type Slab = DefaultSlab;
 
-pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
+pub(crate) const SLAB: &str = <Slab as SlabPolicy<NativeSlots>>::NAME;
 
 /// The options that the policy adds to those of every library; the default has none.
 pub(crate) const SLAB_OPTIONS: &str = <Slab as SlabPolicy<NativeSlots>>::OPTIONS;

@@ -18,7 +18,7 @@ use quarry_mm::heap::options::{
     likest, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
-use quarry_mm::slab::slab_policy;
+use quarry_mm::slab::SlabPolicy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::file::find_piece;
 use quarry_sys::percpu::NativeSlots;
@@ -271,6 +271,10 @@ pub(crate) fn stack_options() -> StackOptions {
     options
 }
 
+fn is_compiled_in(slab: &str) -> bool {
+    <Slab as SlabPolicy<NativeSlots>>::is_called(slab)
+}
+
 /// Applies a setting; returns false, and prints a line, if it has not wholly the effect asked for.
 fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     let mut set = options.set(name, value);
@@ -281,9 +285,7 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
         set = options.set_slab::<NativeSlots, Slab>(name, value);
     }
     match set {
-        Ok(()) if name != "SLAB" || slab_policy(value).is_some_and(|it| it.name == SLAB) => {
-            return true;
-        }
+        Ok(()) if name != "SLAB" || is_compiled_in(value) => return true,
         Err(OptionError::UnknownName)
             if CHECK_OPTIONS.named(name).is_some() && !asks_for_checks(name, value) =>
         {
@@ -304,8 +306,8 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
 fn tell(name: &str, value: &str, set: Result<(), OptionError>, limit_frames: u32) {
     match set {
         Ok(()) => warn(format_args!(
-            "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` takes \
-             the library that has {value}"
+            "QUARRY_SLAB={value}: {SLAB} is compiled in here, and no other is accepted; \
+             `quarry run --slab NAME` takes libquarry-NAME.so"
         )),
         Err(OptionError::UnknownName) if !HAS_CHECKS && CHECK_OPTIONS.named(name).is_some() => {
             warn(format_args!(

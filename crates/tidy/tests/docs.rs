@@ -227,18 +227,22 @@ fn every_public_item_is_in_an_example_that_runs() {
     }
 }
 
-/// Names after `name: "` in the table of options.
+/// Names after `name: "` in the table of options, and before the tabs in that of the lab.
 fn options_in_code() -> BTreeSet<String> {
-    let path = root().join("crates/mm/src/heap/options.rs");
-    let text = std::fs::read_to_string(path).expect("the table exists");
-    let rests = text.split("name: \"").skip(1);
-    rests.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    let read = |path| std::fs::read_to_string(root().join(path)).expect("the table exists");
+    let text = read("crates/mm/src/heap/options.rs");
+    let names = text.split("name: \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let of_lab = read("lab/eras/src/slab/mechanisms.rs");
+    let is_name = |name: &&str| name.bytes().all(|it| it.is_ascii_uppercase() || it == b'_');
+    let others = of_lab.lines().filter_map(|line| Some(line.split_once("\\t")?.0)).filter(is_name);
+    names.chain(others).map(str::to_owned).collect()
 }
 
 #[test]
 fn every_option_is_documented_and_every_documented_option_exists() {
     let code = options_in_code();
-    assert!(code.contains("STATS"), "the table of options is found: {code:?}");
+    let both = ["STATS", "SLAM_MODE"].map(|name| code.contains(name));
+    assert_eq!(both, [true; 2], "the tables of options are found: {code:?}");
     let text = std::fs::read_to_string(root().join("docs/options.md")).expect("docs/options.md");
     let documented: BTreeSet<String> = text
         .lines()

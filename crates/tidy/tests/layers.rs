@@ -13,9 +13,11 @@ const CRATES: &[&[&str]] = &[
     &["quarry-mm"],
     &["quarry-cache", "quarry-watch"],
     &["quarry-eras"],
-    &["quarry-alloc", "quarry-replay"],
+    &["quarry-alloc", "quarry-replay", "quarry-library-mm"],
+    &["quarry-library-alloc"],
     &[
         "quarry-preload",
+        "quarry-library",
         "quarry-sqlite",
         "quarry-harness",
         "quarry-live",
@@ -43,10 +45,6 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lab/eras/src/", &["registry", "lru", "pages", "slab"]),
 ];
 
-/// The first crate uses the second, of a later part, only by a feature that no build of the product
-/// has.
-const BY_FEATURE: (&str, &str) = ("quarry-alloc", "quarry-eras");
-
 /// A crate, and the crates not below it that only its tests use.
 const FOR_TESTS: &[(&str, &[&str])] = &[
     ("quarry-mm", &["quarry-cache", "quarry-watch"]),
@@ -62,6 +60,9 @@ const INSIDE_MALLOC: &[&str] = &[
     "quarry-cache",
     "quarry-watch",
     "quarry-eras",
+    "quarry-library-mm",
+    "quarry-library-alloc",
+    "quarry-library",
     "quarry-alloc",
     "quarry-preload",
 ];
@@ -129,8 +130,8 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
     expect_none("dependencies inside malloc", &breaches);
 }
 
-/// A part uses only itself and the parts before it, except by [`BY_FEATURE`]. So a build of the
-/// product compiles neither the bench nor the lab.
+/// A part uses only itself and the parts before it. So a build of the product compiles neither the
+/// bench nor the lab.
 #[test]
 fn parts_use_only_those_before_them() {
     let metadata = cargo_metadata();
@@ -141,10 +142,7 @@ fn parts_use_only_those_before_them() {
     };
     let mut breaches = Vec::new();
     let mut seen = [0; PARTS.len()];
-    for (name, on, dependency) in dependencies(&metadata) {
-        if (name, on) == BY_FEATURE && dependency["optional"] == true {
-            continue;
-        }
+    for (name, on, _) in dependencies(&metadata) {
         let Some(own) = part_of(name) else {
             breaches.push(Breach::new(name, 0, format!("lies in none of {PARTS:?}")));
             continue;

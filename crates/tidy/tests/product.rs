@@ -37,8 +37,8 @@ fn make_build_compiles_what_the_list_has() {
     );
 }
 
-/// No library depends on the bench or the lab, even with all its features except that of other
-/// eras; and the command does not depend on the lab.
+/// No library depends on the bench or the lab, even with all its features; and the command does not
+/// depend on the lab.
 #[test]
 fn the_product_compiles_neither_bench_nor_lab() {
     let metadata = cargo_metadata();

@@ -366,7 +366,7 @@ mod tests {
     use crate::kernels::{Cast, Scenario, Setting};
     use crate::stage::Scale;
     use quarry_eras::lru::LRU_POLICIES;
-    use quarry_mm::slab::SLAB_POLICIES;
+    use quarry_eras::slab::SLAB_POLICIES;
     use std::time::Duration;
 
     /// A scenario, and the number of tasks that run it briefly.

@@ -8,7 +8,7 @@ pub use super::bytes::{least_limit, parse_bytes};
 use super::check_options::{self, CheckOptions};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_18};
-use crate::slab::{PolicyOptions, SlabPolicy, slab_policy};
+use crate::slab::{PolicyOptions, SlabPolicy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -182,9 +182,7 @@ options! {
     meaning: "whether the memory limit of the control group is the heap's as well (1)";
     name: "RESERVE", accepted: "bytes from 64M on, such as 1T",
     meaning: "addresses that the heap may use";
-    name: "SLAB",
-    accepted: "sheaf, sheaf-6.18, slub-2.6.29, slub-3.0, slub-3.1, slub-4.9, slab, slqb, slam or \
-               slub",
+    name: "SLAB", accepted: "sheaf, or the NAME of a libquarry-NAME.so",
     meaning: "slab policy; chosen by the shared object, see `quarry run --slab`";
     name: "LIBRARY", accepted: "a file name",
     meaning: "the shared object that `quarry run` preloads";
@@ -296,7 +294,6 @@ impl<P> StackOptions<P> {
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
             "RECORD" if !["0", "1", "exit", "live"].contains(&value) => return Err(bad),
-            "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }
         Ok(())

@@ -83,6 +83,10 @@ impl<P: PerCpu, S: SlabPolicy<P>> SlabPolicy<P> for WithLoose<S> {
     const BYTES_PER_FRAME: usize = S::BYTES_PER_FRAME;
     const LOOSE_LAYOUT: Option<fn(&CacheParams) -> SlabLayout> = Some(BitmapSlabs::loose_layout);
 
+    fn is_called(name: &str) -> bool {
+        S::is_called(name)
+    }
+
     fn set_option(options: &mut PolicyOptions, name: &str, value: &str) -> bool {
         S::set_option(options, name, value)
     }

@@ -4,15 +4,14 @@
 //! CPU keeps free objects, what happens when this place is empty or full, and what is recorded of a
 //! slab. Policies are types, each with its own fast path.
 //!
-//! A new policy needs a file or folder, its name in `names.rs` and a page in `docs/policies`.
-//! `lab/eras` has the policies of other eras. Files use only files to their left and in rows above:
+//! `sheaf` is the default; `lab/eras` has all others. Files use only files to their left and in
+//! rows above:
 //!
 //! ```text
 //! stats   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
 //! parts    buffer    late    populating -> bitmap_slabs -> loose    barn -> barns    width
 //! policy   sheaf_cache -> sheaf_bound -> sheaf
-//! names
 //! ```
 
 mod barn;
@@ -25,7 +24,6 @@ mod context;
 mod late;
 mod loose;
 mod misuse;
-mod names;
 mod params;
 mod pieces;
 mod policy;
@@ -51,7 +49,6 @@ pub use context::{CacheIn, MAX_BATCH, PolicyOptions, SlabContext, SlabPages, Sla
 pub use late::Late;
 pub use loose::WithLoose;
 pub use misuse::{not_in_use, overwritten, written_after_free};
-pub use names::{RegisteredPolicy, SLAB_ALIASES, SLAB_POLICIES, slab_names, slab_policy};
 pub use params::{CacheOptions, CacheParams, Constructor, MIN_ALIGN};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim, SparseWalk};
@@ -60,3 +57,6 @@ pub use sheaf_cache::{Sheaf, SheafView};
 pub use stats::{ArrayCounts, BarnStats, Count, Exchanges, Occupancy, SlabStats};
 pub use table::CacheTable;
 pub use width::Miss;
+
+/// The policy of the process's own stack. `lab/library-mm` replaces it.
+pub type DefaultSlab = Sheaf;

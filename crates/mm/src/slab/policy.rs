@@ -45,6 +45,11 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// The layout of the slabs of loose caches; `None` if there can be none.
     const LOOSE_LAYOUT: Option<fn(&CacheParams) -> SlabLayout> = None;
 
+    /// Returns whether the policy has this name, or this alias.
+    fn is_called(name: &str) -> bool {
+        name == Self::NAME
+    }
+
     /// Sets one of [`OPTIONS`](Self::OPTIONS); returns false, and sets nothing, if it does not
     /// accept the value.
     fn set_option(_options: &mut PolicyOptions, _name: &str, _value: &str) -> bool {

@@ -42,7 +42,6 @@ mod profile;
 mod reclaim;
 mod record;
 mod refused;
-mod registry;
 mod sparse;
 mod support;
 mod threads;

@@ -281,8 +281,8 @@ fn run_all<S: SlabPolicy<VirtualSlots> + 'static>(mut play: Play<S>, steps: &[(u
     play.finish();
 }
 
-/// Random operations on four CPUs of one or two nodes, with options of the policy. Two of the caches
-/// can be merged.
+/// Random operations on four CPUs of one or two nodes, with options of the policy. Two of the
+/// caches can be merged.
 pub(crate) fn random_operations_on_nodes<S: SlabPolicy<VirtualSlots> + 'static>(
     slab: PolicyOptions,
     nodes: u8,

@@ -1,9 +1,13 @@
 //! Finds or builds the shared object under test.
 
-use quarry_mm::slab::{RegisteredPolicy, SLAB_POLICIES};
+use quarry_mm::slab::{DefaultSlab, SlabPolicy};
+use quarry_sys::percpu::NativeSlots;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+/// The slab policy of `libquarry.so`.
+pub(crate) const DEFAULT_SLAB: &str = <DefaultSlab as SlabPolicy<NativeSlots>>::NAME;
 
 /// Returns whether another allocator replaces Quarry, to test the programs themselves.
 pub(crate) fn testing_a_peer() -> bool {
@@ -43,20 +47,19 @@ pub(crate) fn is_full(library: &Path) -> bool {
 pub(crate) fn slab_policy(library: &Path) -> &str {
     let name = library.file_name().and_then(|name| name.to_str()).expect("a file");
     let policy = name.strip_prefix("libquarry-").and_then(|name| name.strip_suffix(".so"));
-    policy.filter(|policy| *policy != "full").unwrap_or(SLAB_POLICIES[0].name)
+    policy.filter(|policy| *policy != "full").unwrap_or(DEFAULT_SLAB)
 }
 
-/// `libquarry-full.so`, and the shared objects of all slab policies, if they are beside the one
-/// under test.
+/// `libquarry.so`, `libquarry-full.so` and the shared objects of other slab policies: those that
+/// are beside the one under test.
 pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
-    let own = library().expect("the library is under test");
-    let name = |policy: &RegisteredPolicy| match policy.name == SLAB_POLICIES[0].name {
-        true => "libquarry.so".to_owned(),
-        false => format!("libquarry-{}.so", policy.name),
-    };
-    let names = SLAB_POLICIES.iter().map(name).chain(["libquarry-full.so".to_owned()]);
-    let all = names.map(move |name| own.with_file_name(name));
-    all.filter(|file| file.exists())
+    let folder = library().and_then(Path::parent).expect("the library is under test");
+    let files = folder.read_dir().expect("its folder").map(|entry| entry.expect("a file").path());
+    files.filter(|file| {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let rest = name.strip_prefix("libquarry").and_then(|rest| rest.strip_suffix(".so"));
+        rest.is_some_and(|policy| policy.is_empty() || policy.starts_with('-'))
+    })
 }
 
 fn find() -> Option<PathBuf> {

@@ -13,7 +13,9 @@ pub(crate) use compile::{
     compiled_with, example, fixed_program, linked_program, linked_with, plugin, program,
 };
 pub(crate) use group::Group;
-pub(crate) use library::{full_library, is_full, libraries, library, slab_policy, testing_a_peer};
+pub(crate) use library::{
+    DEFAULT_SLAB, full_library, is_full, libraries, library, slab_policy, testing_a_peer,
+};
 pub(crate) use modes::{Mode, modes};
 pub(crate) use run::{Outcome, Run, Running, scratch};
 pub(crate) use skip::skipped;

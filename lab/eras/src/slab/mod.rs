@@ -1,16 +1,18 @@
 //! Slab policies of other eras, and `slam`.
 //!
-//! A new policy is a file (or a folder) here, a line in `registry.rs`, its name in
-//! `crates/mm/src/slab/names.rs` and a page in `docs/policies`. Files use only those to their left:
+//! A new policy is a file (or a folder) here, a line in `names.rs` and in `registry.rs`, and a page
+//! in `docs/policies`. Files use only those to their left:
 //!
 //! ```text
-//! mechanisms, arrays, one_cache, records, freelist -> sheaf_6_18, slub, linux_slab, slqb, slam -> registry
+//! names, mechanisms, arrays, one_cache, records, freelist
+//!     -> sheaf_6_18, slub, linux_slab, slqb, slam -> registry
 //! ```
 
 mod arrays;
 mod freelist;
 mod linux_slab;
 mod mechanisms;
+mod names;
 mod one_cache;
 mod records;
 mod registry;
@@ -23,6 +25,7 @@ mod tests;
 
 pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
+pub use names::{RegisteredPolicy, SLAB_ALIASES, SLAB_POLICIES, slab_names, slab_policy};
 pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};
 pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;

@@ -1,7 +1,8 @@
 //! All slab policies by name, one line each: for the shared objects, the lab, and the property
-//! suites. `crates/mm/src/slab/names.rs` has the same names without types.
+//! suites. `names.rs` has the same names without types.
 
-use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
+use super::names::{SLAB_ALIASES, SLAB_POLICIES};
+use quarry_mm::slab::SlabPolicy;
 use quarry_sys::percpu::{Arrays, Lists, PerCpu};
 
 /// Calls the macro `$callback` with the policies of this crate, as `identifier: "name", Type;`.
@@ -96,7 +97,8 @@ macro_rules! define {
         #[cfg(test)]
         mod tests {
             use super::{SlabVisitor, with_slab_policy};
-            use quarry_mm::slab::{SLAB_POLICIES, SlabPolicy};
+            use crate::slab::SLAB_POLICIES;
+            use quarry_mm::slab::SlabPolicy;
             use quarry_sys::percpu::VirtualSlots;
 
             struct Name;

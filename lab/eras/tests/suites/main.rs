@@ -16,6 +16,7 @@ mod deferral;
 #[path = "../../../../crates/mm/tests/suites/failing.rs"]
 mod failing;
 mod heap;
+mod known;
 mod linux_slab;
 mod linux_slab_misuse;
 mod locks;

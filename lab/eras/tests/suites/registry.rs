@@ -1,11 +1,13 @@
 //! The registries have all policies, and each of them has a page.
 
-use crate::support::known::is_known;
+use crate::known::is_known;
 use quarry_cache::lru::LruPolicy;
 use quarry_eras::lru::{self, LRU_POLICIES, LRU_POLICY_NAMES};
 use quarry_eras::pages::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
-use quarry_eras::slab::{SlabVisitor, line_of, with_slab_policy};
-use quarry_mm::slab::{SLAB_ALIASES, SLAB_POLICIES, SlabPolicy};
+use quarry_eras::slab::{
+    SLAB_ALIASES, SLAB_POLICIES, SlabVisitor, line_of, slab_names, slab_policy, with_slab_policy,
+};
+use quarry_mm::slab::SlabPolicy;
 use quarry_sys::percpu::VirtualSlots;
 
 #[test]
@@ -27,6 +29,23 @@ fn every_name_has_a_policy() {
         assert_eq!(with_slab_policy(alias, Name), Some(*name));
         assert_eq!(line_of(alias), line_of(name));
     }
+}
+
+#[test]
+fn slab_policies_are_known_everywhere() {
+    let page = include_str!("../../../../docs/options.md");
+    let row = page.lines().find(|line| line.starts_with("| `QUARRY_SLAB` |"));
+    let listed = &row.expect("it describes the option").replace('`', "");
+    for policy in SLAB_POLICIES {
+        is_known(listed, policy.name, policy.page, policy.about);
+    }
+    assert_eq!(slab_policy("slob"), None);
+    for (alias, name) in SLAB_ALIASES {
+        let known = slab_policy(alias).expect("an alias of a policy");
+        is_known(listed, alias, known.page, alias);
+        assert_eq!(known.name, *name);
+    }
+    assert!(slab_names().count() == SLAB_POLICIES.len() + SLAB_ALIASES.len());
 }
 
 #[test]

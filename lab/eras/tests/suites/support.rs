@@ -9,8 +9,6 @@ mod bed;
 mod direct;
 #[path = "../../../../crates/mm/tests/suites/support/idle.rs"]
 pub(crate) mod idle;
-#[path = "../../../../crates/mm/tests/suites/support/known.rs"]
-pub(crate) mod known;
 #[path = "../../../../crates/mm/tests/suites/support/locks.rs"]
 pub(crate) mod locks;
 #[path = "../../../../crates/mm/tests/suites/support/oracle.rs"]

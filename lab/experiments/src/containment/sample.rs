@@ -144,7 +144,7 @@ impl SlabVisitor<VirtualSlots> for Packing<'_> {
 mod tests {
     use super::super::job::tests::hoarder;
     use super::*;
-    use quarry_mm::slab::SLAB_POLICIES;
+    use quarry_eras::slab::SLAB_POLICIES;
 
     /// Adds copies of a job with `files` pages of files, until one does not fit.
     fn packed(slab: &str, (job, files): (Recorded, usize), mib: u32, seed: u64) -> Measurement {

@@ -2,7 +2,7 @@
 
 use super::plan::*;
 use crate::containment::{ContainmentSample, FIGURES, Traced};
-use quarry_mm::slab::{slab_names, slab_policy};
+use quarry_eras::slab::{slab_names, slab_policy};
 use std::path::PathBuf;
 
 const MIX: &str = "mix";

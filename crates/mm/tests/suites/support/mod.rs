@@ -4,7 +4,6 @@ pub(crate) mod aborting;
 mod bed;
 mod direct;
 pub(crate) mod idle;
-pub(crate) mod known;
 pub(crate) mod locks;
 mod oracle;
 pub(crate) mod page_threads;

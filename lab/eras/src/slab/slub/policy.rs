@@ -8,6 +8,7 @@ use super::state::SlabWord;
 use super::tables::Tables;
 use crate::slab::freelist::{Chain, Freelist};
 use crate::slab::mechanisms::{Mechanisms, take_options};
+use crate::slab::names::slab_policy;
 use crate::slab::one_cache::{OneCache, pass_on};
 use crate::slab::records::Records;
 use quarry_mm::frame::Pfn;
@@ -48,6 +49,10 @@ where
     const BYTES_PER_FRAME: usize = Records::<E::Word>::BYTES_PER_FRAME;
 
     take_options!();
+
+    fn is_called(name: &str) -> bool {
+        slab_policy(name).is_some_and(|policy| policy.name == E::NAME)
+    }
 
     fn merges(options: PolicyOptions) -> bool {
         Mechanisms::of(options).merging

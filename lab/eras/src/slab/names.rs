@@ -1,5 +1,4 @@
-//! The names of all slab policies, for options and for messages about policies that are not
-//! compiled in. A test of `lab/eras` checks that the list is complete.
+//! The names of all slab policies, for commands, tables and messages.
 
 /// A policy by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
