@@ -113,7 +113,8 @@ fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Opti
 impl Parts {
     /// The parts of a kernel of document 001, which has the name of its truncation policy.
     fn of_rung(rung: TruncationPolicy) -> Self {
-        let frees_one_by_one = matches!(rung, TruncationPolicy::Vanilla | TruncationPolicy::Jan);
+        let frees_one_by_one =
+            matches!(rung, TruncationPolicy::Vanilla | TruncationPolicy::BatchedIndex);
         let free_list = FREE_LISTS[usize::from(!frees_one_by_one)].1;
         Self { truncation: Some(rung), free_list: Some(free_list), ..Self::default() }
     }

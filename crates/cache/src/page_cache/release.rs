@@ -102,11 +102,11 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             self.host.stack().pages().free_list_at(self.slot(), blocks, end);
         };
         match self.tables.options.truncation {
-            TruncationPolicy::Vanilla | TruncationPolicy::Jan => {
+            TruncationPolicy::Vanilla | TruncationPolicy::BatchedIndex => {
                 blocks.iter().for_each(|block| free(core::slice::from_ref(block)));
                 blocks.len() as u64
             }
-            TruncationPolicy::OneIrq | TruncationPolicy::Mel => {
+            TruncationPolicy::OneIrq | TruncationPolicy::BatchedRelease => {
                 free(blocks);
                 1
             }

@@ -168,7 +168,7 @@ impl<'a, H: Host> Truncation<'a, H> {
             }
         }
         locked.tree.remove_batch(&taken);
-        if self.policy == TruncationPolicy::Mel {
+        if self.policy == TruncationPolicy::BatchedRelease {
             locked.tree.clear_shadows(&shadows);
             shadows.clear();
         }
@@ -187,7 +187,7 @@ impl<'a, H: Host> Truncation<'a, H> {
             return;
         }
         let mut releases = self.cache.releases();
-        if !(self.policy == TruncationPolicy::Mel && self.is_drained) {
+        if !(self.policy == TruncationPolicy::BatchedRelease && self.is_drained) {
             self.drain(&mut releases);
         }
         for (_, page) in taken.iter() {

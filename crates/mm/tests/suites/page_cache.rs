@@ -525,7 +525,7 @@ fn a_page_cache_is_a_map_under_every_truncation_policy() {
 
 #[test]
 fn a_page_cache_at_its_limit_loses_only_what_nobody_uses() {
-    check(48, steps(), |steps| run(TruncationPolicy::Mel, 120, steps));
+    check(48, steps(), |steps| run(TruncationPolicy::BatchedRelease, 120, steps));
 }
 
 #[test]
@@ -558,7 +558,7 @@ fn a_truncated_file_leaves_no_memory_behind() {
 
 #[test]
 fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
-    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
+    let bed = cached(1, TruncationPolicy::BatchedRelease, u32::MAX);
     let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     for round in 0..20 {
@@ -579,7 +579,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
 
 #[test]
 fn pages_that_are_used_again_outlive_a_scan_of_others() {
-    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
+    let bed = cached(1, TruncationPolicy::BatchedRelease, u32::MAX);
     let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {
@@ -612,7 +612,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
 
 #[test]
 fn a_page_that_comes_back_soon_is_active_at_once() {
-    let bed = cached(1, TruncationPolicy::Mel, u32::MAX);
+    let bed = cached(1, TruncationPolicy::BatchedRelease, u32::MAX);
     let cache = PageCaching::open(&*bed.stack).unwrap();
     let id = cache.create_mapping(&MappingOptions::default()).unwrap();
     let read = |index| {

@@ -6,7 +6,7 @@ use quarry_cache::page_cache::TruncationPolicy;
 
 #[test]
 fn threads_share_pages_under_batched() {
-    share_pages(Batched, TruncationPolicy::Mel, 0);
+    share_pages(Batched, TruncationPolicy::BatchedRelease, 0);
 }
 
 #[test]
@@ -18,5 +18,5 @@ fn threads_share_pages_under_every_truncation_policy() {
 
 #[test]
 fn threads_share_pages_with_threads_that_cannot_walk() {
-    share_pages(Splice, TruncationPolicy::Mel, 2);
+    share_pages(Splice, TruncationPolicy::BatchedRelease, 2);
 }

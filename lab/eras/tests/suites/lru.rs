@@ -7,7 +7,7 @@ use quarry_eras::lru::{LRU_POLICIES, Single};
 #[test]
 fn threads_share_pages_under_every_lru_policy() {
     for known in LRU_POLICIES {
-        share_pages(known.policy, TruncationPolicy::Mel, 0);
+        share_pages(known.policy, TruncationPolicy::BatchedRelease, 0);
     }
 }
 
@@ -20,5 +20,5 @@ fn threads_share_pages_under_every_truncation_policy() {
 
 #[test]
 fn threads_share_pages_with_threads_that_cannot_walk() {
-    share_pages(Single, TruncationPolicy::Mel, 2);
+    share_pages(Single, TruncationPolicy::BatchedRelease, 2);
 }
