@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 use quarry_cache::PageCaching;
 use quarry_cache::lru::LruOptions;
 use quarry_eras::lru;
-use quarry_eras::pages::Chosen;
+use quarry_eras::pages::{Chosen, Machine as Declared};
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
 use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
-use quarry_mm::pcp::{Machine as Declared, PageRequest};
+use quarry_mm::pcp::PageRequest;
 use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy, SlabStats};
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::os::Linux;
@@ -63,11 +63,12 @@ impl Policies {
         let options = &mut caching.stack;
         options.heap = false;
         options.pages.reserve_bytes = RESERVE_BYTES;
-        options.pages.declare(Declared {
+        let declared = Declared {
             cpus: machine.cpus,
             frames: u32::try_from(machine.memory >> FRAME_SHIFT).unwrap_or(u32::MAX),
             nodes: machine.nodes,
-        });
+        };
+        declared.declare(&mut options.pages);
         if machine.budget > 0 {
             options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
         }

@@ -55,7 +55,7 @@ impl<P: Default> Default for StackOptions<P> {
                 nodes,
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
-                declared_frames: 0,
+                declared: None,
                 cache_slice_bytes: CACHE_SLICE_BYTES,
                 policy: P::default(),
                 lists_extents: true,

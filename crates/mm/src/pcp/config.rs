@@ -23,17 +23,6 @@ pub struct FaultPolicy {
     pub huge: bool,
 }
 
-/// The machine that the kernel's formulas assume instead of the running one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Its CPUs, at least 1.
-    pub cpus: u32,
-    /// Its memory, in frames of all nodes together; 0 = as many as zones have.
-    pub frames: u32,
-    /// Its NUMA nodes, 1..=[`MAX_NODES`].
-    pub nodes: u8,
-}
-
 /// The setup of a page allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct PageConfig<P = V6_18> {
@@ -51,8 +40,8 @@ pub struct PageConfig<P = V6_18> {
     pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// CPUs that the kernel's formulas assume.
     pub declared_cpus: u32,
-    /// Frames that the kernel's formulas assume, all nodes together; 0 = as many as zones have.
-    pub declared_frames: u32,
+    /// The inputs of another machine for the sizes of the lists; `None` = those of this one.
+    pub declared: Option<SizeInputs>,
     /// Bytes of a CPU's share of the last-level cache; 0 = read from the machine at the start.
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
@@ -65,39 +54,10 @@ pub struct PageConfig<P = V6_18> {
     pub free_list: FreeListPolicy,
 }
 
-/// Deals slots to declared nodes in turn.
-fn dealt<const NODES: u32>(slot: SlotIndex) -> NodeId {
-    NodeId((slot.0 % NODES) as u8)
-}
-
-const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
-    dealt::<1>, dealt::<2>, dealt::<3>, dealt::<4>, dealt::<5>, dealt::<6>, dealt::<7>, dealt::<8>,
-];
-
 impl<P> PageConfig<P> {
-    /// Lets the kernel's formulas assume `machine`. If it has another number of nodes, nodes become
-    /// fake: each has a zone, slots are assigned to them in turn, and the system does not know
-    /// them. Panics if `machine` has no CPU, or not 1 to [`MAX_NODES`] nodes.
-    pub fn declare(&mut self, machine: Machine) {
-        let Machine { cpus, frames, nodes } = machine;
-        assert!(cpus > 0, "a machine has CPUs");
-        assert!(
-            (1..=MAX_NODES).contains(&usize::from(nodes)),
-            "a machine has 1 to {MAX_NODES} nodes, not {nodes}"
-        );
-        self.declared_cpus = cpus;
-        self.declared_frames = frames;
-        if nodes != self.nodes {
-            self.nodes = nodes;
-            self.node_of_slot = DEALT[usize::from(nodes) - 1];
-        }
-    }
-
     pub(super) fn size_inputs(&self) -> SizeInputs {
-        let inputs = match self.declared_frames {
-            0 => SizeInputs::of(self.initial_frames, self.grow, self.nodes, self.declared_cpus),
-            frames => SizeInputs::declared(frames, self.nodes, self.declared_cpus),
-        };
+        let own = || SizeInputs::of(self.initial_frames, self.grow, self.nodes, self.declared_cpus);
+        let inputs = self.declared.unwrap_or_else(own);
         let cache_slice_bytes = match self.cache_slice_bytes {
             0 => quarry_sys::topology::data_cache_slice(),
             declared => declared,

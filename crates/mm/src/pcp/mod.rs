@@ -31,7 +31,7 @@ mod v6_18;
 pub use crate::zone::{AllocFlags, Page};
 pub use alloc::PageRequest;
 pub use allocator::PageAllocator;
-pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
+pub use config::{FaultPolicy, FreeListPolicy, PageConfig};
 pub use extents::MOST_LOST;
 pub use lists::{PcpCounters, Tuning};
 pub use policy::{

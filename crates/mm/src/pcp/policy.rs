@@ -36,19 +36,9 @@ impl SizeInputs {
     /// The inputs for one of `nodes` zones with `managed` frames each at the start.
     pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
-        Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
-    }
-
-    /// The inputs for one of `nodes` equal nodes of a machine with `frames` frames.
-    pub fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
-        let managed = frames / u32::from(nodes);
-        Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
-    }
-
-    fn sharing(managed: u32, total: u32, nodes: u8, declared_cpus: u32) -> Self {
         Self {
             managed,
-            low: Marks::of(managed, total).low,
+            low: Marks::of(managed, managed.saturating_mul(u32::from(nodes))).low,
             cpus: (declared_cpus / u32::from(nodes)).max(1),
             declared: false,
             cache_slice_bytes: CACHE_SLICE_BYTES,

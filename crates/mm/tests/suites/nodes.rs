@@ -133,12 +133,13 @@ fn barns_of_nodes_that_are_not_declared_take_no_memory() {
     assert!((1..=256).contains(&taken(2)), "{} bytes for a second barn", taken(2));
 }
 
-/// Declared nodes that this machine lacks have zones as well, and CPUs get nodes in turn.
+/// Nodes that this machine lacks have zones as well.
 #[test]
-fn declared_nodes_ask_nothing_of_the_system() {
+fn nodes_ask_nothing_of_the_system() {
     let mut options = small();
     options.pages.reserve_bytes = 512 << 20;
-    options.pages.declare(quarry_mm::pcp::Machine { cpus: 16, frames: 64 << 18, nodes: 8 });
+    options.pages.nodes = 8;
+    options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 8);
     let bed = Bed::<VirtualConfig<Sheaf>>::new(Backing::Linux, 4096, 16, &options);
     let params = CacheParams { size: 256, align: 16 };
     let cache =

@@ -4,10 +4,11 @@
 //! only those to their left:
 //!
 //! ```text
-//! order0, v2016, v5_14, v6_7, v6_18_wide -> registry
+//! order0, v2016, v5_14, v6_7, v6_18_wide -> registry    machine
 //! ```
 #![deny(unsafe_code)]
 
+mod machine;
 mod order0;
 mod registry;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod v5_14;
 mod v6_18_wide;
 mod v6_7;
 
+pub use machine::Machine;
 pub use order0::Order0;
 pub use registry::{Chosen, PAGE_POLICIES, PAGE_POLICY_NAMES};
 pub use v5_14::V5_14;

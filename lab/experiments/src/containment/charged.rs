@@ -5,10 +5,10 @@
 //! Equation: `used of a group = frames of the blocks that it pays for <= limit`.
 
 use anyhow::{Result, anyhow};
-use quarry_eras::pages::Chosen;
+use quarry_eras::pages::{Chosen, Machine};
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, MigrateType, NodeId, Order, Pfn};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::{Machine, Page, PageAllocator, PageConfig, PageRequest};
+use quarry_mm::pcp::{Page, PageAllocator, PageConfig, PageRequest};
 use quarry_mm::slab::SlabPages;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::SlotIndex;
@@ -49,7 +49,7 @@ impl Charged {
             policy: Chosen::named("order0").expect("a policy"),
             ..StackOptions::default().pages
         };
-        config.declare(Machine { cpus: CPUS, frames, nodes: NODES });
+        Machine { cpus: CPUS, frames, nodes: NODES }.declare(&mut config);
         let pages = PageAllocator::build(&Linux, &config, CPUS);
         Ok(Self {
             pages: pages.map_err(|error| anyhow!("the page lists cannot be built: {error:?}"))?,

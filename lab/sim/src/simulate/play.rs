@@ -5,10 +5,9 @@ use crate::outcome::Outcome;
 use crate::simulation::{Placement, Simulation};
 use crate::task::{self, Barrier};
 use anyhow::{Context, Result, bail};
-use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
+use quarry_eras::pages::{Chosen, Machine as Declared, PAGE_POLICY_NAMES};
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::pcp::Machine as Declared;
 use quarry_mm::slab::SlabPolicy;
 use quarry_mm::stack::{Request, Stack, StackConfig, StackHost};
 use quarry_sys::lock::LockStats;
@@ -98,11 +97,12 @@ pub fn answer(question: &Question) -> Result<Answer> {
     let threads = trace.threads.iter().filter(|events| !events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
-    options.pages.declare(Declared {
+    let machine = Declared {
         cpus: question.topology.cpus(),
         frames: FRAMES_PER_CPU.saturating_mul(question.topology.cpus()),
         nodes: 1,
-    });
+    };
+    machine.declare(&mut options.pages);
     options.pages.policy = Chosen::named(&question.pages).with_context(|| {
         format!("--pages {}: no such policy; accepted: {PAGE_POLICY_NAMES}", question.pages)
     })?;

@@ -112,27 +112,3 @@ fn a_high_order_atomic_request_below_the_low_mark_keeps_its_pageblock_for_its_li
     assert_eq!(zone.reserved_high_atomic(), 0, "given up before a request fails");
     assert_eq!(pages.validate(), Ok(()));
 }
-
-#[test]
-fn declared_nodes_share_a_machine_that_has_fewer() {
-    let mut config = TINY;
-    config.declare(Machine { cpus: 16, frames: 1 << 24, nodes: 4 });
-    assert_eq!((config.nodes, config.declared_cpus), (4, 16));
-    let inputs = config.size_inputs();
-    assert_eq!((inputs.managed, inputs.cpus), (1 << 22, 4), "a quarter of 64 GiB, 4 CPUs of 16");
-    let pages = build(config, &RingSizes::default());
-    let nodes = [0, 1, 2, 3].map(|slot| pages.zones().node_of(SlotIndex(slot)));
-    assert_eq!(nodes, [0, 1, 2, 3].map(NodeId), "slots are dealt to nodes in turn");
-    for node in nodes {
-        let asked = PageRequest { node, ..request(0, Movable) };
-        let page = pages.alloc(SlotIndex(u32::from(node.0)), asked).expect("64 MiB do");
-        let tag = pages.zones().memory().pageblocks().of(page.pfn).tag();
-        assert_eq!(tag.node(), Some(node), "each node has a zone of its own");
-    }
-    assert_eq!(pages.validate(), Ok(()));
-    // With the machine's own number of nodes, the nodes stay those of the topology.
-    let mut same = PageConfig { node_of_slot: |_| NodeId(0), nodes: 2, ..TINY };
-    same.declare(Machine { cpus: 4, frames: 0, nodes: 2 });
-    assert_eq!((same.node_of_slot)(SlotIndex(1)), NodeId(0));
-    assert_eq!(same.size_inputs().managed, 1 << 18, "no memory declared: a growing zone's");
-}

@@ -14,7 +14,7 @@ pub(super) const fn tiny<P>(policy: P) -> PageConfig<P> {
         nodes: 1,
         node_of_slot: |_| NodeId(0),
         declared_cpus: 2,
-        declared_frames: 0,
+        declared: None,
         cache_slice_bytes: CACHE_SLICE_BYTES,
         faults: FaultPolicy { populate: true, huge: true },
         policy,

@@ -11,9 +11,9 @@ use super::*;
 use proptest::prelude::*;
 use quarry_mm::frame::{FrameState, MigrateType, NodeId, Order, Pfn};
 use quarry_mm::pcp::{
-    AllocFlags, CACHE_SLICE_BYTES, DrainWalk, FaultPolicy, FreeListPolicy, Machine, Page,
-    PageAllocator, PageConfig, PagePolicy, PageRequest, PcpCounters, PolicyContext, RingSizes,
-    SizeInputs, Sizes, Tuning, V6_18,
+    AllocFlags, CACHE_SLICE_BYTES, DrainWalk, FaultPolicy, FreeListPolicy, Page, PageAllocator,
+    PageConfig, PagePolicy, PageRequest, PcpCounters, PolicyContext, RingSizes, SizeInputs, Sizes,
+    Tuning, V6_18,
 };
 use quarry_mm::zone::{Zone, largest_blocks};
 use quarry_sys::os::FakeOs;

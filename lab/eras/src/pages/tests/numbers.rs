@@ -28,7 +28,7 @@ fn some_zones() -> PageAllocator<Chosen> {
 
 /// The list sizes that a policy computes for a machine with 64 GiB and 32 CPUs.
 fn on_the_machine(policy: &impl PagePolicy, nodes: u8) -> Sizes {
-    policy.sizes(SizeInputs::declared(64 * GIB, nodes, 32))
+    policy.sizes(Machine { cpus: 32, frames: 64 * GIB, nodes }.size_inputs())
 }
 
 #[test]
@@ -49,23 +49,50 @@ fn a_declared_machine_has_no_other_bound_than_its_memory() {
 
 #[test]
 fn lists_of_a_declared_machine_have_room_for_its_bounds() {
-    let config = PageConfig { policy: Chosen::V6_7(V6_7), reserve_bytes: 512 << 20, ..TINY };
-    let mut config = PageConfig { initial_frames: 80 << 10, grow: false, ..config };
-    config.declare(Machine { cpus: 32, frames: 64 * GIB, nodes: 1 });
-    let pages = PageAllocator::build(fake_os(), &config, 1).expect("nothing is refused");
-    let slot = SlotIndex(0);
-    let alloc = |_| pages.alloc(slot, request(0, Movable)).expect("320 MiB").pfn;
-    let taken: Vec<Pfn> = (0..70_000).map(alloc).collect();
-    taken.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
-    let count = pages.pcp_tuning(slot, NodeId(0)).count;
-    assert!(count > 4096, "{count} pages on one list, more than without a machine");
+    for policy in [Chosen::V6_7(V6_7), Chosen::V6_18(V6_18)] {
+        let config = PageConfig { policy, reserve_bytes: 512 << 20, ..TINY };
+        let mut config = PageConfig { initial_frames: 80 << 10, grow: false, ..config };
+        Machine { cpus: 32, frames: 64 * GIB, nodes: 1 }.declare(&mut config);
+        let pages = PageAllocator::build(fake_os(), &config, 1).expect("nothing is refused");
+        let slot = SlotIndex(0);
+        let alloc = |_| pages.alloc(slot, request(0, Movable)).expect("320 MiB").pfn;
+        let taken: Vec<Pfn> = (0..70_000).map(alloc).collect();
+        taken.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
+        let count = pages.pcp_tuning(slot, NodeId(0)).count;
+        assert!(count > 4096, "{count} pages on one list, more than without a machine");
+        assert_eq!(pages.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn declared_nodes_share_a_machine_that_has_fewer() {
+    let mut config = TINY;
+    Machine { cpus: 16, frames: 1 << 24, nodes: 4 }.declare(&mut config);
+    assert_eq!((config.nodes, config.declared_cpus), (4, 16));
+    let inputs = config.declared.expect("a machine with memory");
+    assert_eq!((inputs.managed, inputs.cpus), (1 << 22, 4), "a quarter of 64 GiB, 4 CPUs of 16");
+    let pages = build(config, &RingSizes::default());
+    let nodes = [0, 1, 2, 3].map(|slot| pages.zones().node_of(SlotIndex(slot)));
+    assert_eq!(nodes, [0, 1, 2, 3].map(NodeId), "slots are dealt to nodes in turn");
+    for node in nodes {
+        let asked = PageRequest { node, ..request(0, Movable) };
+        let page = pages.alloc(SlotIndex(u32::from(node.0)), asked).expect("64 MiB do");
+        let tag = pages.zones().memory().pageblocks().of(page.pfn).tag();
+        assert_eq!(tag.node(), Some(node), "each node has a zone of its own");
+    }
     assert_eq!(pages.validate(), Ok(()));
+    // With the machine's own number of nodes, the nodes stay those of the topology.
+    let mut same = PageConfig { node_of_slot: |_| NodeId(0), nodes: 2, ..TINY };
+    Machine { cpus: 4, frames: 0, nodes: 2 }.declare(&mut same);
+    assert_eq!((same.node_of_slot)(SlotIndex(1)), NodeId(0));
+    assert!(same.declared.is_none(), "no memory declared: a growing zone's");
 }
 
 #[test]
 fn a_small_slice_of_the_cache_keeps_no_batch() {
     let keeps = |cache_slice_bytes| {
-        let inputs = SizeInputs { cache_slice_bytes, ..SizeInputs::declared(GIB, 1, 2) };
+        let machine = Machine { cpus: 2, frames: GIB, nodes: 1 };
+        let inputs = SizeInputs { cache_slice_bytes, ..machine.size_inputs() };
         V6_7.sizes(inputs).kept
     };
     // More than three batches: 189 pages, 756 KiB.
