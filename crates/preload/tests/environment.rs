@@ -12,8 +12,6 @@ use crate::support::{
 };
 use quarry_mm::heap::options::OPTIONS;
 
-/// The slab policy of `libquarry.so`.
-
 fn environment() -> Run {
     Run::new(program("environment.c")).without_stats()
 }

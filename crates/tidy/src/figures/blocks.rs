@@ -145,11 +145,6 @@ fn figure(run: &Run, table: &str, row: &str, column: &str) -> Result<Figure, Str
     Figure::parse(cell).ok_or_else(|| format!("no figure: {cell}"))
 }
 
-fn number(run: &Run, table: &str, row: &str, column: &str) -> Result<f64, String> {
-    let cell = run.cell(table, row, column)?;
-    cell.parse().map_err(|_| format!("no number: {cell}"))
-}
-
 /// The usual name of the column `allocator`, with its version.
 fn named(run: &Run, allocator: &str) -> Result<String, String> {
     let version = run.version(allocator).ok_or_else(|| format!("no version of {allocator}"))?;
