@@ -200,6 +200,7 @@ impl<C: StackConfig> Checker<'_, C> {
         let Some(slot) = self.slot_at(address) else {
             self.misuse_without_slot(entry, address, pfn);
         };
+        slot.prefetch();
         // SAFETY: the slot is memory of a slab, a block or a mapping in use.
         let record = unsafe { slot.record() };
         let (seal, shape) = (record.seal(self.secret()), record.shape());

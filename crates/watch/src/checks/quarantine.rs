@@ -6,7 +6,6 @@
 //! Equations: `len <= capacity`, `bytes = sum of the slots in quarantine`.
 
 use super::record::Slot;
-use quarry_sys::prefetch::prefetch;
 
 /// The ring of freed objects, in memory that [`give`](Self::give) provides.
 pub(crate) struct Quarantine {
@@ -77,9 +76,7 @@ impl Quarantine {
         self.len -= 1;
         self.bytes -= slot.bytes;
         if self.len > 0 {
-            let next = *self.at(0);
-            prefetch(core::ptr::without_provenance(next.start));
-            prefetch(core::ptr::without_provenance(next.start + next.bytes - 1));
+            self.at(0).prefetch();
         }
         Some(slot)
     }

@@ -18,6 +18,7 @@
 
 use super::track::{Track, Tracked};
 use quarry_mm::heap::CheckFlags;
+use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 pub(super) const RECORD_BYTES: usize = size_of::<Record>();
@@ -25,6 +26,8 @@ pub(super) const TRACKS_BYTES: usize = size_of::<Tracks>();
 
 /// Largest alignment with a front zone; the zone is as long as the alignment (at least 16 bytes).
 const MOST_FRONT: usize = 256;
+/// Lines of a slot that are prefetched at most, beside its last one.
+const MOST_PREFETCHED: usize = 8;
 /// Fewest bytes in the zone after an object.
 const LEAST_ZONE: usize = 8;
 
@@ -108,6 +111,17 @@ impl Shape {
 }
 
 impl Slot {
+    /// Prefetches the last lines and the first ones: a free reads the record and the zones, and
+    /// writes what lies between them. One after the other, the misses took half of its time.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        let end = self.start + self.bytes;
+        prefetch(core::ptr::without_provenance(end - RECORD_BYTES));
+        for line in (self.start..end).step_by(LINE).take(MOST_PREFETCHED) {
+            prefetch(core::ptr::without_provenance(line));
+        }
+    }
+
     /// The record at the slot's end.
     ///
     /// # Safety
