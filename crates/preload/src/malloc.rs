@@ -6,7 +6,7 @@ use crate::heap_api::null;
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
-use quarry::process::{self, Mode, STACK, ensure_ready, free_inside};
+use quarry::process::{self, Mode, STACK, ensure_ready, free_inside, free_watched};
 use quarry_mm::heap::LARGEST_REQUEST;
 use quarry_mm::stack::{Entry, MIN_ALIGN, NotFreed, Request};
 use quarry_sys::errno::KeepErrno;
@@ -47,6 +47,10 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
 #[inline(never)]
 pub(crate) unsafe extern "C" fn free_outside(pointer: *mut c_void) {
     let Some(object) = Object::new(pointer.cast()) else { return };
+    // SAFETY: the caller's promise is passed on.
+    if unsafe { free_watched(object) } {
+        return;
+    }
     let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Disabled {
         // SAFETY: with Quarry disabled from the first request on, the pointer is the C library's.

@@ -376,7 +376,11 @@ unsafe fn free_refused(pointer: *mut u8, refusal: NotFreed) {
         return unsafe { system::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { process::free_refused(object, refusal) };
+    unsafe {
+        if refusal != NotFreed::Outside || !process::free_watched(object) {
+            process::free_refused(object, refusal);
+        }
+    }
 }
 
 // The documents' examples must compile, because users copy them first.

@@ -220,8 +220,8 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
 
 #[inline(never)]
 fn alloc_outside(size: usize, zeroed: bool) -> Option<Object> {
-    let counted = STACK.watch.alloc_counted(&STACK, size, zeroed);
-    counted.or_else(|| STACK.alloc_listed(size, zeroed))
+    let watched = STACK.watch.alloc_outside(&STACK, size, zeroed);
+    watched.or_else(|| STACK.alloc_listed(size, zeroed))
 }
 
 /// Moves a value into memory of the heap, which `free` gives back; `None` if there is no memory.
@@ -489,6 +489,23 @@ pub unsafe fn free_refused(object: Object, refusal: NotFreed) {
             free_inside(object, refusal);
         }
     }
+}
+
+/// Frees an object that the fast path has refused as [`NotFreed::Outside`], if an instrument can do
+/// so outside the gate; after false, call [`free_inside`]. Keeps `errno`.
+///
+/// # Safety
+/// Same as [`Stack::free_refused`].
+#[cold]
+#[inline(never)]
+pub unsafe fn free_watched(object: Object) -> bool {
+    // SAFETY: the caller's promise is passed on.
+    let freed = unsafe { STACK.watch.free_outside(&STACK, object) };
+    if freed == Some(true) {
+        let _errno = KeepErrno::new();
+        background::wake_reclaimer();
+    }
+    freed.is_some()
 }
 
 /// The part of [`free_refused`] inside the gate.

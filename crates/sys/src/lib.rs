@@ -13,7 +13,7 @@
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
 //! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `scheduling`; `os`; `cgroup`,
-//! `overcommit`, `statm`; `percpu`, `bare_thread`; on its own, `prefetch`.
+//! `overcommit`, `statm`; `percpu`, `bare_thread`; on their own, `prefetch`, `same`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -47,6 +47,7 @@ pub mod primitive;
 pub mod random;
 pub mod record_page;
 pub mod report;
+pub mod same;
 pub mod scheduling;
 pub mod seccomp;
 pub mod send_descriptor;

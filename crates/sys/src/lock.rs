@@ -14,6 +14,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::counters::add_fields;
+use crate::errno::KeepErrno;
 use crate::primitive::announce::{self, Waited, unseen};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task};
 use core::cell::UnsafeCell;
@@ -190,6 +191,19 @@ impl<T, C: Counting> CountedLock<T, C> {
         (self.owner.load(Ordering::Relaxed) != task::current()).then(|| self.lock())
     }
 
+    /// For a lock that threads also take outside the gate, in the child of a fork: if a task held
+    /// it that the child lacks, lets `mend` repair what that task may have changed in part, and
+    /// frees the lock.
+    pub fn adopt(&self, mend: impl FnOnce(&mut T)) {
+        let is_mine = self.owner.load(Ordering::Relaxed) == task::current();
+        if self.is_held() && !is_mine {
+            // SAFETY: the holder does not exist in the child, whose only task does not hold it.
+            mend(unsafe { &mut *self.value.get() });
+            self.owner.store(0, Ordering::Relaxed);
+            self.word.store(FREE, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     fn taken(&self) -> Guard<'_, T, C> {
         announce::lock_taken(self.name());
@@ -219,7 +233,7 @@ impl<T, C: Counting> CountedLock<T, C> {
         let since_ns = if counts { unseen(monotonic_ns) } else { 0 };
         loop {
             match announce::lock_waits(self.name()) {
-                Waited::ByItself => self.spin_and_sleep(),
+                Waited::ByItself => spin_and_sleep(&self.word),
                 Waited::HandedOver => {}
                 Waited::LookAgain if self.take() => {}
                 Waited::LookAgain => continue,
@@ -232,33 +246,6 @@ impl<T, C: Counting> CountedLock<T, C> {
                 self.contentions.fetch_add(1, Ordering::Relaxed);
                 add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
             });
-        }
-    }
-
-    /// Inlined because `wait`, its caller, is cold already.
-    #[inline(always)]
-    fn spin_and_sleep(&self) {
-        let mut rounds = 0;
-        loop {
-            if self.word.load(Ordering::Relaxed) == FREE
-                && self
-                    .word
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                return;
-            }
-            rounds += 1;
-            if rounds > SPIN_ROUNDS {
-                return self.sleep();
-            }
-            relax();
-        }
-    }
-
-    fn sleep(&self) {
-        while self.word.swap(HELD_WITH_SLEEPERS, Ordering::Acquire) != FREE {
-            futex::wait(&self.word, HELD_WITH_SLEEPERS);
         }
     }
 
@@ -283,6 +270,29 @@ impl<T, C: Counting> CountedLock<T, C> {
             hold_ns: self.hold_ns.load(Ordering::Relaxed),
             wait_ns: self.wait_ns.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Takes the lock with this word. Keeps `errno`. One function for locks of all types.
+#[cold]
+#[inline(never)]
+fn spin_and_sleep(word: &AtomicU32) {
+    let mut rounds = 0;
+    while word.load(Ordering::Relaxed) != FREE
+        || word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err()
+    {
+        rounds += 1;
+        if rounds > SPIN_ROUNDS {
+            return sleep(word);
+        }
+        relax();
+    }
+}
+
+fn sleep(word: &AtomicU32) {
+    let _errno = KeepErrno::new();
+    while word.swap(HELD_WITH_SLEEPERS, Ordering::Acquire) != FREE {
+        futex::wait(word, HELD_WITH_SLEEPERS);
     }
 }
 

@@ -220,3 +220,18 @@ fn a_handler_that_waits_for_its_thread_is_reported() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("entered again") && text.lines().count() == 1, "{text:?}");
 }
+
+#[test]
+fn the_child_of_a_fork_mends_what_a_lost_holder_left() {
+    let lock = CountedLock::new(1);
+    let mend = |value: &mut i32| *value = 9;
+    lock.adopt(mend);
+    let held = lock.lock();
+    lock.adopt(mend);
+    assert_eq!((*held, lock.is_held()), (1, true), "the running task holds it");
+    drop(held);
+    std::thread::scope(|scope| scope.spawn(|| core::mem::forget(lock.lock())).join().unwrap());
+    assert!(lock.is_held());
+    lock.adopt(mend);
+    assert_eq!(*lock.try_lock().expect("it is free again"), 9);
+}

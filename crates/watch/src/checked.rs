@@ -14,7 +14,7 @@ use quarry_mm::stack::{
     Entry, Instrument, MIN_ALIGN, Misuse, Request, Stack, StackConfig, StackHost, is_sane,
     with_headroom,
 };
-use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::percpu::Object;
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
@@ -55,6 +55,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         if options.harden {
             self.start_zero_sized();
+            let is_all = options.debug == CheckFlags::NONE;
+            self.checks.is_hardened.store(is_all, Ordering::Release);
         }
         let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
         self.stack.switch_instrument(instrument, true);
@@ -79,7 +81,7 @@ impl<C: StackConfig> Checker<'_, C> {
     }
 
     #[inline(never)]
-    fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
+    pub(super) fn make_ready(&self, slot: Slot, shape: Shape, zeroed: bool) -> Option<Object> {
         let parts = self.parts(slot, shape);
         let object = Object::new(core::ptr::with_exposed_provenance_mut(parts.user().start))?;
         // SAFETY: the slot is ours, and the program does not know it yet; a slot made for an object
@@ -125,31 +127,32 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(slot)
     }
 
-    /// The stripe of the running CPU; without hardening always the first.
-    fn stripe(&self) -> usize {
-        let is_striped = self.options().harden;
-        if is_striped { self.stack.percpu().current().index() % STRIPES } else { 0 }
-    }
-
     /// Allocates a small object: a random one of the objects that are ready for its class.
     fn alloc_shuffled(&self, request: Request) -> Option<Object> {
-        let ready = self.checks.shuffled.load(Ordering::Acquire);
-        let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
-        if ready.is_null() || !is_plain {
-            return self.stack.alloc_unseen(request);
-        }
-        let stripe = self.stripe();
-        let first = stripe * STRIPE_WAYS + classes::of(request.size).index() * WAYS;
         loop {
             let fresh = self.stack.alloc_unseen(request)?;
-            prefetch(fresh.as_ptr().wrapping_add(request.size.saturating_sub(LINE)));
-            // SAFETY: the table has WAYS words for each class and stripe; it is never given back.
-            let way = unsafe { &*ready.add(first + self.checks.random(stripe) % WAYS) };
-            let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
-            if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
-                return Some(object);
+            let object = self.shuffled(fresh, request.size, request.align);
+            if object.is_some() {
+                return object;
             }
         }
+    }
+
+    /// Exchanges an object for a random one of those that are ready for such requests; `None` if
+    /// there was none in that place.
+    #[inline(never)]
+    pub(super) fn shuffled(&self, fresh: Object, size: usize, align: usize) -> Option<Object> {
+        let ready = self.checks.shuffled.load(Ordering::Acquire);
+        if ready.is_null() || align > MIN_ALIGN || size > LARGEST_SHUFFLED {
+            return Some(fresh);
+        }
+        prefetch(fresh.as_ptr().wrapping_add(size.saturating_sub(LINE)));
+        let stripe = self.stripe();
+        let first = stripe * STRIPE_WAYS + classes::of(size).index() * WAYS;
+        // SAFETY: the table has WAYS words for each class and stripe; it is never given back.
+        let way = unsafe { &*ready.add(first + self.checks.random(stripe) % WAYS) };
+        let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
+        Object::new(core::ptr::with_exposed_provenance_mut(taken))
     }
 
     /// Frees the objects that are ready for random order; returns whether there were any.
@@ -237,7 +240,7 @@ impl<C: StackConfig> Checker<'_, C> {
     pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
         let Some(seen) = self.seen(entry, object) else { return false };
         // SAFETY: the object is live, and its user has given it up (caller's promise).
-        let buried = unsafe {
+        let mut buried = unsafe {
             match seen.storage {
                 Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
                 Storage::Guarded(number) => {
@@ -250,10 +253,14 @@ impl<C: StackConfig> Checker<'_, C> {
                 }
             }
         };
-        if let Some(slot) = buried {
-            self.wait_in_quarantine(slot);
+        if buried.is_none() {
+            return true;
         }
-        true
+        loop {
+            self.exchange(&mut buried);
+            let Some(due) = buried.take() else { return true };
+            self.release(due);
+        }
     }
 
     /// Marks an object as freed; returns its slot if the object is to be put into quarantine.
@@ -288,63 +295,6 @@ impl<C: StackConfig> Checker<'_, C> {
         // SAFETY: the object was live, and its user has given it up.
         unsafe { parts.bury() };
         Some(slot)
-    }
-
-    #[inline(never)]
-    fn wait_in_quarantine(&self, slot: Slot) {
-        let stripe = self.stripe();
-        let at_random = self.options().harden.then(|| self.checks.random(stripe));
-        let mut rest = Some(slot);
-        while self.release_due(stripe, &mut rest, at_random) {}
-        if let Some(slot) = rest {
-            self.release(slot);
-        }
-    }
-
-    /// Moves an object into quarantine if there is room, and frees one that has waited long enough.
-    /// Returns false if no object was freed, or the running thread holds the quarantine's lock.
-    fn release_due(
-        &self,
-        stripe: usize,
-        slot: &mut Option<Slot>,
-        at_random: Option<usize>,
-    ) -> bool {
-        let quarantine = &self.checks.stripes[stripe].quarantine;
-        let Some(mut quarantine) = quarantine.lock_of_others() else { return false };
-        if !quarantine.is_full()
-            && let Some(slot) = slot.take()
-        {
-            quarantine.push(slot, at_random);
-        }
-        let Some(due) = quarantine.pop(false) else { return false };
-        drop(quarantine);
-        self.release(due);
-        true
-    }
-
-    pub(super) fn release(&self, slot: Slot) {
-        self.look_at_freed(slot);
-        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot.start) {
-            // A block that is still inaccessible must not be allocated again.
-            return;
-        }
-        let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
-        // SAFETY: the slot was allocated, and no code uses it any more.
-        start.into_iter().for_each(|start| unsafe { self.stack.free_unseen(start) });
-    }
-
-    #[inline(never)]
-    fn look_at_freed(&self, slot: Slot) {
-        // SAFETY: the slot is the memory of an object in quarantine.
-        let record = unsafe { slot.record() };
-        let shape = record.shape();
-        if record.seal(self.secret()) != Seal::Freed {
-            self.report_written_record(slot);
-        }
-        // SAFETY: the slot is the memory of an object in quarantine.
-        if let Some(damage) = unsafe { self.parts(slot, shape).damage_of_buried() } {
-            self.report_damage(None, slot, shape, damage);
-        }
     }
 
     pub(super) fn free_waiting(&self) -> bool {

@@ -117,6 +117,21 @@ impl<C: StackConfig> Checker<'_, C> {
         Some(Slot { start: self.arena().address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
+    /// The slot that starts at `start`, if that is an object of `malloc`.
+    #[inline]
+    pub(super) fn object_slot(&self, start: *mut u8) -> Option<Slot> {
+        let (id, bytes) = self.slab_object(start)?;
+        let slot = Slot { start: start.expose_provenance(), bytes };
+        is_of_malloc(id).then_some(slot)
+    }
+
+    /// The cache and the bytes of the slab object that starts at `start`.
+    #[inline]
+    pub(super) fn slab_object(&self, start: *mut u8) -> Option<(CacheId, usize)> {
+        // SAFETY: checks are switched on once the stack is initialised; the arena is the stack's.
+        unsafe { self.stack.fast.slab_object(self.arena(), start) }
+    }
+
     /// Returns whether the last of this many frames of a large block is for a guard.
     pub(super) fn has_guard_page(&self, frames: u32) -> bool {
         self.options().harden && frames > MOST_OF_CLASS && self.arena().has_small_pages()

@@ -39,8 +39,15 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     }
 
     #[inline]
-    fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
-        self.0.alloc_counted(stack, size, zeroed)
+    fn alloc_outside(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
+        let object = self.0.alloc_outside(stack, size, zeroed);
+        object.or_else(|| self.1.on(stack).alloc_hardened(size, zeroed))
+    }
+
+    #[inline]
+    unsafe fn free_outside(&self, stack: &Stack<C>, object: Object) -> Option<bool> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.1.on(stack).free_hardened(object) }
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! Instruments use the stack; the stack knows only the hooks of [`Watch`](quarry_mm::stack::Watch).
 //!
 //! Each file uses only files before it: `backtrace`, `checks`, `profile`; `checker`; `findings`;
-//! `guarded`, `hiding`, `zero_sized`; `checked`; `checking`, `profiling`.
+//! `guarded`, `hiding`, `zero_sized`; `waiting`; `checked`; `hardened`; `checking`, `profiling`.
 #![cfg_attr(not(test), no_std)]
 
 mod backtrace;
@@ -14,9 +14,11 @@ mod checking;
 mod checks;
 mod findings;
 mod guarded;
+mod hardened;
 mod hiding;
 pub mod profile;
 mod profiling;
+mod waiting;
 mod zero_sized;
 
 pub use checking::WithChecks;

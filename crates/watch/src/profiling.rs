@@ -56,7 +56,7 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
     /// Returns an object of the running CPU's array, if the profile is the only instrument that is
     /// on, the array has an object, and the request is not a sample.
     #[inline]
-    fn alloc_counted(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
+    fn alloc_outside(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         if !stack.instruments.is_only(Instrument::Profile)
             || size > classes::LARGEST
             || !stack.has_classes()

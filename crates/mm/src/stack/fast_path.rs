@@ -5,7 +5,7 @@
 //! the stack is initialised. They load `small_end` or `span` first, with acquire ordering: a thread
 //! that sees a value other than 0 sees all other data, too.
 
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
+use crate::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use crate::heap::classes;
 use crate::slab::{CacheId, Geometry, SlabPolicy};
 use core::marker::PhantomData;
@@ -143,7 +143,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// Same as for [`free`](Self::free).
     #[inline(always)]
     unsafe fn free_in(&self, span: &AtomicUsize, address: *mut u8) -> Freed {
-        let (kind, geometry, offset) = self.object_in(span, address)?;
+        let (kind, geometry, offset) = self.object_in(span.load(Ordering::Acquire), address)?;
         // SAFETY: a geometry has accepted the offset, so `kind` is the number of a cache; and an
         // address in the window is not null.
         let (id, object) =
@@ -234,12 +234,12 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     /// `address` in the window. O(1): one entry of the frame table. Allows any address, also null.
     #[inline(always)]
     pub(super) fn object(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
-        self.object_in(&self.span, address).ok()
+        self.object_in(self.span.load(Ordering::Acquire), address).ok()
     }
 
+    /// [`object`](Self::object) in the first `span` bytes of the window, all of which have kinds.
     #[inline(always)]
-    fn object_in(&self, span: &AtomicUsize, address: *mut u8) -> Found<'_> {
-        let span = span.load(Ordering::Acquire);
+    fn object_in(&self, span: usize, address: *mut u8) -> Found<'_> {
         let offset = (address as usize).wrapping_sub(self.base.load(Ordering::Relaxed));
         if offset >= span {
             return Err(NotFreed::Outside);
@@ -258,11 +258,23 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         found.ok_or(NotFreed::Kind(kind))
     }
 
+    /// The cache and the bytes of the slab object that starts at `address`, also while the fast
+    /// path is closed. Any address is allowed. O(1).
+    ///
+    /// # Safety
+    /// `arena` is that of the stack, which has been initialised.
+    #[inline]
+    pub unsafe fn slab_object(&self, arena: &Arena, address: *mut u8) -> Option<(CacheId, usize)> {
+        let (kind, ..) = self.object_in(arena.span_bytes(), address).ok()?;
+        let bytes = self.strides[kind as usize].load(Ordering::Relaxed) as usize;
+        Some((CacheId::new(kind.into()), bytes))
+    }
+
     /// The kind of the frame at whose start `address` lies, unless an object starts there. O(1), no
     /// lock. Any address is allowed.
     #[inline]
     pub(super) fn kind_at(&self, address: *mut u8) -> Option<Kind> {
-        match self.object_in(&self.span, address) {
+        match self.object_in(self.span.load(Ordering::Acquire), address) {
             Err(NotFreed::Kind(kind)) if address as usize & (FRAME_BYTES - 1) == 0 => Some(kind),
             _ => None,
         }
@@ -288,7 +300,7 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
     #[inline(always)]
     pub fn was_asked(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
-        let object = self.object_in(&self.delete_span, address).ok();
+        let object = self.object_in(self.delete_span.load(Ordering::Acquire), address).ok();
         object.and_then(served).is_some_and(|served| served.has(size))
     }
 }

@@ -69,9 +69,20 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
         next()
     }
 
-    /// Serves a request from the running CPU if the instruments need only count it. O(1), no lock.
+    /// Serves a request outside the gate, with an object of the running CPU, if the instruments
+    /// that are on allow it. O(size), no lock.
     #[inline]
-    fn alloc_counted(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
+    fn alloc_outside(&self, _stack: &Stack<C>, _size: usize, _zeroed: bool) -> Option<Object> {
+        None
+    }
+
+    /// Frees a recorded allocation outside the gate; `None` if [`free`](Self::free) has to do it.
+    /// Returns whether other memory was freed by a slow path. O(size).
+    ///
+    /// # Safety
+    /// Same as for [`Stack::free`].
+    #[inline]
+    unsafe fn free_outside(&self, _stack: &Stack<C>, _object: Object) -> Option<bool> {
         None
     }
 

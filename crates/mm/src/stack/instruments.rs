@@ -1,7 +1,9 @@
 //! Which instruments of a stack are on.
 //!
 //! An instrument that is on sets `small_end` of the fast paths to 0, and some also set `span` to 0.
-//! So every request takes its slow path, and only slow paths call the instruments.
+//! So every request takes its slow path, and only slow paths call the instruments. An instrument
+//! may serve small objects at the start of a slow path, outside the gate
+//! ([`Watch::alloc_outside`](super::Watch::alloc_outside)).
 //!
 //! | instrument | sees | limit that becomes 0 |
 //! |---|---|---|

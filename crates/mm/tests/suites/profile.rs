@@ -107,7 +107,7 @@ fn alloc(bed: &HeapBed, request: impl Into<Request>) -> Object {
 
 /// Allocates as `libquarry.so` does.
 fn alloc_leanly(bed: &HeapBed, size: usize) -> Object {
-    bed.stack.watch.alloc_counted(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
+    bed.stack.watch.alloc_outside(&bed.stack, size, false).unwrap_or_else(|| alloc(bed, size))
 }
 
 fn free(bed: &HeapBed, object: Object) {

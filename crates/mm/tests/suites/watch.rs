@@ -77,7 +77,7 @@ fn a_stack_without_instruments_serves_requests() {
     play(&bed.stack);
     bed.stack.switch_instrument(Instrument::Debug, true);
     let object = bed.stack.fast.alloc(100).expect("the fast path is open: there is no instrument");
-    assert_eq!(Watch::alloc_counted(&bed.stack.watch, &bed.stack, 100, false), None);
+    assert_eq!(Watch::alloc_outside(&bed.stack.watch, &bed.stack, 100, false), None);
     // SAFETY: the object was just allocated.
     assert_eq!(unsafe { bed.stack.fast.free(object.as_ptr()) }, Ok(()));
     bed.assert_empty(&[]);
@@ -111,4 +111,49 @@ fn a_stack_may_have_the_heap_profile_alone() {
     assert!(samples > 0, "each request is a sample");
     play(&bed.stack);
     bed.assert_empty(&[]);
+}
+
+/// Only what is right is done there, so that slow paths report the rest.
+#[test]
+fn small_hardened_objects_need_no_slow_path() {
+    let mut options = with_heap();
+    options.checks = CheckOptions { harden: true, ..CheckOptions::OFF };
+    let bed = bed::<VirtualConfig<Sheaf>>(&options);
+    let stack = &bed.stack;
+    let alloc = |size, zeroed| Watch::alloc_outside(&stack.watch, stack, size, zeroed);
+    // SAFETY: an object of this test, which the call frees only if no other call has freed it.
+    let free = |object: Object| unsafe { Watch::free_outside(&stack.watch, stack, object) };
+    let slow: Vec<_> = (0..500).map(|_| stack.alloc(100).expect("memory")).collect();
+    assert!(slow.into_iter().all(|object| free(object).is_some()));
+
+    let object = alloc(100, true).expect("the running CPU has some");
+    assert_eq!(stack.usable_size(object), 100);
+    // SAFETY: the object has 100 bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(object.as_ptr(), 100) };
+    assert_eq!(bytes, [0; 100]);
+    let (start, reached) = (object.as_ptr(), 16 + 100 + 8 + 16);
+    for at in (-16..0).chain(100..reached - 16) {
+        let byte = start.wrapping_offset(at);
+        // SAFETY: the byte belongs to the object's slot, and is changed back before it is used.
+        unsafe { *byte ^= 1 };
+        assert_eq!(free(object), None, "byte {at} was overwritten");
+        // SAFETY: as above.
+        unsafe { *byte ^= 1 };
+    }
+    // SAFETY: the address lies inside the object.
+    assert_eq!(free(unsafe { object.add(16) }), None);
+    assert!(free(object).is_some());
+    assert_eq!(free(object), None, "it is free already");
+    // SAFETY: the slot stays readable.
+    let bytes = unsafe { core::slice::from_raw_parts(object.as_ptr(), 100) };
+    assert_eq!(bytes, [0; 100], "a freed object is cleared");
+
+    assert_eq!((alloc(0, false), alloc(64 << 10, false)), (None, None));
+    for size in [0, 64 << 10] {
+        let other = stack.alloc(size).expect("memory");
+        assert_eq!(free(other), None);
+        // SAFETY: only this test uses the object.
+        unsafe { stack.free(other) };
+    }
+    assert_eq!(stack.validate(), Ok(()));
 }

@@ -35,6 +35,11 @@ impl Quarantine {
         (self.slots, self.capacity, self.most_bytes) = (slots, capacity, most_bytes);
     }
 
+    /// Loses all objects.
+    pub(crate) fn forget(&mut self) {
+        (self.first, self.len, self.bytes) = (0, 0, 0);
+    }
+
     fn place(&self, number: usize) -> usize {
         let place = self.first + number;
         if place < self.capacity { place } else { place - self.capacity }
@@ -65,10 +70,14 @@ impl Quarantine {
         self.slots.is_null() || self.len == self.capacity
     }
 
+    /// Returns whether there are too many bytes, or the ring is full.
+    pub(crate) fn is_due(&self) -> bool {
+        self.len > 0 && (self.bytes > self.most_bytes || self.len == self.capacity)
+    }
+
     /// Takes the first object if there are too many bytes, if the ring is full, or if `all`. O(1).
     pub(crate) fn pop(&mut self, all: bool) -> Option<Slot> {
-        let is_due = all || self.bytes > self.most_bytes || self.len == self.capacity;
-        if self.len == 0 || !is_due {
+        if self.len == 0 || !(all || self.is_due()) {
             return None;
         }
         let slot = *self.at(0);

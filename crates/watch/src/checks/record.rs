@@ -95,6 +95,14 @@ impl Shape {
         Self { size, front: if has_front { align.max(16) } else { 0 }, flags }
     }
 
+    fn of_packed(packed: u64) -> Self {
+        Self {
+            size: (packed >> 16) as usize,
+            front: (packed >> 8 & 0xff) as usize * 16,
+            flags: CheckFlags::of_bits(packed as u16 & 0xff),
+        }
+    }
+
     /// Bytes of tracks (if any) and record.
     pub(crate) fn tail(&self) -> usize {
         let tracks = if self.flags.has(CheckFlags::OWNER) { TRACKS_BYTES } else { 0 };
@@ -116,7 +124,7 @@ impl Slot {
     #[inline]
     pub(crate) fn prefetch(self) {
         let end = self.start + self.bytes;
-        prefetch(core::ptr::without_provenance(end - RECORD_BYTES));
+        prefetch(core::ptr::without_provenance(end.wrapping_sub(RECORD_BYTES)));
         for line in (self.start..end).step_by(LINE).take(MOST_PREFETCHED) {
             prefetch(core::ptr::without_provenance(line));
         }
@@ -165,16 +173,20 @@ pub(super) fn mixed(value: u64) -> u64 {
 
 impl Record {
     fn unstated(&self, secret: u64) -> u64 {
+        self.unstated_of(secret, self.shape.load(Ordering::Relaxed))
+    }
+
+    fn unstated_of(&self, secret: u64, shape: u64) -> u64 {
         let address = core::ptr::from_ref(self).addr() as u64;
-        let shape = self.shape.load(Ordering::Relaxed);
         mixed(mixed(secret ^ address) ^ shape)
     }
 
     /// Writes the record of an object in use. O(1).
     pub(crate) fn set(&self, secret: u64, shape: &Shape) {
         let (front, flags) = ((shape.front / 16) as u64, u64::from(shape.flags.bits()));
-        self.shape.store((shape.size as u64) << 16 | front << 8 | flags, Ordering::Relaxed);
-        self.seal.store(self.unstated(secret) ^ LIVE, Ordering::Release);
+        let packed = (shape.size as u64) << 16 | front << 8 | flags;
+        self.shape.store(packed, Ordering::Relaxed);
+        self.seal.store(self.unstated_of(secret, packed) ^ LIVE, Ordering::Release);
     }
 
     /// The object's state, by its seal. O(1).
@@ -186,21 +198,42 @@ impl Record {
         }
     }
 
-    /// Seals the record as freed, if its seal is that of an object in use; else returns false.
-    pub(crate) fn free(&self, secret: u64) -> bool {
-        let unstated = self.unstated(secret);
+    /// The record, if its object is in use. O(1).
+    pub(crate) fn live(&self, secret: u64) -> Option<Live> {
+        let shape = self.shape.load(Ordering::Relaxed);
+        let unstated = self.unstated_of(secret, shape);
+        let is_live = self.seal.load(Ordering::Acquire) ^ unstated == LIVE;
+        is_live.then_some(Live { unstated, shape })
+    }
+
+    /// Seals the record as freed, unless another thread has done so.
+    pub(crate) fn bury(&self, Live { unstated, .. }: Live) -> bool {
         let (live, freed) = (unstated ^ LIVE, unstated ^ FREED);
         self.seal.compare_exchange(live, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Seals the record as freed, if its seal is that of an object in use; else returns false.
+    pub(crate) fn free(&self, secret: u64) -> bool {
+        self.live(secret).is_some_and(|live| self.bury(live))
+    }
+
     /// The position of the object, if the seal is not broken.
     pub(crate) fn shape(&self) -> Shape {
-        let packed = self.shape.load(Ordering::Relaxed);
-        Shape {
-            size: (packed >> 16) as usize,
-            front: (packed >> 8 & 0xff) as usize * 16,
-            flags: CheckFlags::of_bits(packed as u16 & 0xff),
-        }
+        Shape::of_packed(self.shape.load(Ordering::Relaxed))
+    }
+}
+
+/// Words of the record of an object in use.
+#[derive(Clone, Copy)]
+pub(crate) struct Live {
+    unstated: u64,
+    shape: u64,
+}
+
+impl Live {
+    /// The position of the object.
+    pub(crate) fn shape(self) -> Shape {
+        Shape::of_packed(self.shape)
     }
 }
 

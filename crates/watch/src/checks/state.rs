@@ -8,9 +8,9 @@ use super::zero_sized::ZeroSized;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::slab::Late;
 use quarry_mm::stack::Ring;
-use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::{AnyLock, Visit};
+use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Maximum number of objects per size class that are kept ready for allocation in random order, on
 /// each stripe.
@@ -43,7 +43,8 @@ impl Freed {
 #[repr(align(128))]
 pub(crate) struct Stripe {
     seed: AtomicU64,
-    /// Small objects that were freed, and large ones that are not hidden.
+    /// Small objects that were freed, and large ones that are not hidden. Threads also take this
+    /// lock outside the gate.
     pub(crate) quarantine: CountedLock<Quarantine>,
 }
 
@@ -53,10 +54,31 @@ impl Stripe {
     }
 }
 
+/// The lock of a quarantine, which threads also take outside the gate.
+struct OutsideGate<'a>(&'a CountedLock<Quarantine>);
+
+impl AnyLock for OutsideGate<'_> {
+    fn is_free(&self) -> bool {
+        AnyLock::is_free(self.0)
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        AnyLock::stats(self.0)
+    }
+
+    /// In the child of a fork, a quarantine that another thread was about to change is empty: the
+    /// child loses the objects in it.
+    fn adopt_in_child(&self) {
+        self.0.adopt(Quarantine::forget);
+    }
+}
+
 /// The checks of a stack. All zero bytes while none of them is on.
 pub struct Checks {
     pub(crate) options: Late<CheckOptions>,
     pub(crate) secret: AtomicU64,
+    /// True if all objects have the checks of `QUARRY_HARDEN`, and no others.
+    pub(crate) is_hardened: AtomicBool,
     pub(crate) stripes: [Stripe; STRIPES],
     pub(crate) hidden: CountedLock<Ring<Freed, MOST_HIDDEN>>,
     /// [`WAYS`] addresses for each size class, on each stripe; null if allocations have no random
@@ -81,6 +103,7 @@ impl Checks {
         Self {
             options: Late::new(),
             secret: AtomicU64::new(0),
+            is_hardened: AtomicBool::new(false),
             stripes: [const { Stripe::new() }; STRIPES],
             hidden: CountedLock::new(Ring::new(Freed::NOTHING)),
             shuffled: AtomicPtr::new(core::ptr::null_mut()),
@@ -100,7 +123,9 @@ impl Checks {
     }
 
     pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.stripes.iter().for_each(|stripe| visit("checks->quarantine", &stripe.quarantine));
+        self.stripes.iter().for_each(|stripe| {
+            visit("checks->quarantine", &OutsideGate(&stripe.quarantine));
+        });
         visit("checks->hidden", &self.hidden);
         visit("checks->guards", &self.guards.free);
     }

@@ -13,6 +13,7 @@
 
 use super::record::{Shape, Slot, mixed};
 use quarry_mm::heap::CheckFlags;
+use quarry_sys::same::are_same;
 
 /// Maximum bytes that are checked after an object: of a red zone, and (one cache line) of canaries.
 const MOST_ZONE: usize = 4096;
@@ -52,18 +53,47 @@ impl Range {
             // SAFETY: the bytes are writable (caller's promise).
             return unsafe { pointer.write_bytes(first, self.bytes) };
         }
-        // The eight bytes of the pattern for the address that is `offset` bytes after the start.
-        let bytes_at = |offset: usize| pattern.rotate_right(8 * ((self.start + offset) as u32 & 7));
-        let whole = self.bytes / 8 * 8;
-        for offset in (0..whole).step_by(8) {
-            let bytes = bytes_at(offset).to_le();
+        let end = self.start + self.bytes;
+        let put = |at: usize| {
+            let bytes = turned(pattern, at);
             // SAFETY: the eight bytes lie within the range (caller's promise).
-            unsafe { pointer.add(offset).cast::<u64>().write_unaligned(bytes) };
+            unsafe { pointer.add(at - self.start).cast::<u64>().write_unaligned(bytes) };
+        };
+        if self.bytes < 8 {
+            for at in self.start..end {
+                // SAFETY: the address lies within the range (caller's promise).
+                unsafe { pointer.add(at - self.start).write(turned(pattern, at) as u8) };
+            }
+            return;
         }
-        for offset in whole..self.bytes {
-            // SAFETY: the offset lies within the range (caller's promise).
-            unsafe { pointer.add(offset).write(bytes_at(offset) as u8) };
+        put(self.start);
+        (self.start.next_multiple_of(8)..end - 7).step_by(8).for_each(put);
+        put(end - 8);
+    }
+
+    /// Returns whether all bytes are those of the pattern.
+    ///
+    /// # Safety
+    /// Same as for [`first_other`](Self::first_other).
+    #[inline]
+    unsafe fn is_filled(self, pattern: u64) -> bool {
+        let (end, first) = (self.start + self.bytes, self.start & !7);
+        // SAFETY: the caller's promise, for eight bytes at a multiple of 8.
+        let others = |at| unsafe { differences(at, pattern) };
+        // The range may begin after its first word does, and end before its last one does.
+        let after = u64::MAX << (8 * (self.start % 8));
+        let before = u64::MAX >> (8 * (end.wrapping_neg() % 8));
+        let last = (end - 1) & !7;
+        if self.bytes == 0 {
+            return true;
         }
+        if first == last {
+            return others(first) & after & before == 0;
+        }
+        let at_ends = others(first) & after | others(last) & before;
+        // SAFETY: the words between them lie within the range.
+        let between = || unsafe { are_same(first + 8, (last - first) / 8 - 1, pattern.to_le()) };
+        at_ends == 0 && between()
     }
 
     /// Finds the first byte that differs from the pattern. The program may write during the call.
@@ -72,21 +102,14 @@ impl Range {
     /// The bytes, and those that share a word of eight bytes with them, are readable memory of the
     /// stack.
     pub(super) unsafe fn first_other(self, pattern: u64) -> Option<usize> {
-        const WORDS: usize = 4;
+        // SAFETY: the caller's promise.
+        if unsafe { self.is_filled(pattern) } {
+            return None;
+        }
         let end = self.start + self.bytes;
-        // SAFETY: the caller's promise, for eight bytes at a multiple of 8; volatile, because a
-        // faulty program may write to them at the same time.
-        let differences = |at: usize| unsafe {
-            core::ptr::with_exposed_provenance::<u64>(at).read_volatile().to_le() ^ pattern
-        };
-        let mut at = self.start & !7;
-        while at < end {
-            let is_inside = at >= self.start && end - at >= 8 * WORDS;
-            if is_inside && (0..WORDS).fold(0, |all, word| all | differences(at + 8 * word)) == 0 {
-                at += 8 * WORDS;
-                continue;
-            }
-            let others = differences(at);
+        for at in (self.start & !7..end).step_by(8) {
+            // SAFETY: the caller's promise, for eight bytes at a multiple of 8.
+            let others = unsafe { differences(at, pattern) };
             if others != 0 {
                 // The range may begin after the word does, or end before it does.
                 let before = 8 * self.start.saturating_sub(at) as u32;
@@ -96,10 +119,24 @@ impl Range {
                     return Some(at + others.trailing_zeros() as usize / 8);
                 }
             }
-            at += 8;
         }
         None
     }
+}
+
+/// The eight bytes of the pattern that lie at an address and after it.
+fn turned(pattern: u64, address: usize) -> u64 {
+    pattern.rotate_right(8 * (address as u32 & 7)).to_le()
+}
+
+/// The bits in which eight bytes at a multiple of 8 differ from the pattern.
+///
+/// # Safety
+/// The bytes are readable. (The program may write to them at the same time.)
+unsafe fn differences(at: usize, pattern: u64) -> u64 {
+    // SAFETY: the caller's promise; volatile, because a faulty program may write at the same time.
+    let word = unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
+    word.to_le() ^ pattern
 }
 
 /// The parts of an object's slot, at the positions that follow from `shape`.
@@ -185,6 +222,7 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is writable memory of the stack, and its user has given it up.
+    #[inline(never)]
     pub(crate) unsafe fn bury(&self) {
         let user = self.user();
         // SAFETY: all of these lie in the slot.
@@ -209,6 +247,7 @@ impl Parts {
     ///
     /// # Safety
     /// The slot is readable memory of the stack.
+    #[inline(never)]
     pub(crate) unsafe fn damage(&self) -> Option<(Damage, usize)> {
         // SAFETY: the zones lie in the slot (caller's promise).
         unsafe { self.damage_of_zones(self.active()) }
