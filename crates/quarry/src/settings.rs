@@ -276,6 +276,9 @@ fn is_compiled_in(slab: &str) -> bool {
 }
 
 /// Applies a setting; returns false, and prints a line, if it has not wholly the effect asked for.
+/// Most starts have no setting, so this code does not lie among theirs.
+#[cold]
+#[inline(never)]
 fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     let mut set = options.set(name, value);
     if HAS_CHECKS && set == Err(OptionError::UnknownName) {
