@@ -7,7 +7,7 @@ pub struct Registered<P> {
     pub name: &'static str,
     /// The policy.
     pub policy: P,
-    /// Name of its page in `docs/policies`, without the extension.
+    /// Name of its page in `lab/docs/policies`, without the extension.
     pub page: &'static str,
     /// A short description.
     pub about: &'static str,

@@ -17,7 +17,7 @@ use quarry_sys::percpu::SlotIndex;
 pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 
 /// Options of the LRU lists. With two threads `splice` adds and releases a page 8 to 13 ns faster
-/// than `single`, with one thread 3 ns slower (`docs/policies/lru-splice.md`).
+/// than `single`, with one thread 3 ns slower (`lab/docs/policies/lru-splice.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruOptions<P = Splice> {
     /// The locking of the lists.

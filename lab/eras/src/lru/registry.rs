@@ -12,7 +12,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 
-/// Calls the macro `$callback` with all policies, each as `Type: "name", "page in docs/policies",
+/// Calls the macro `$callback` with all policies, each as `Type: "name", "its page",
 /// "what it is";`.
 macro_rules! lru_policies {
     ($callback:ident) => {

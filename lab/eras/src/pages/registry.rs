@@ -9,7 +9,7 @@ use crate::registry::{Registered, named};
 use quarry_mm::frame::{MigrateType, Order};
 use quarry_mm::pcp::{DrainWalk, PagePolicy, PolicyContext, SizeInputs, Sizes, Tuning, V6_18};
 
-/// Calls the macro `$callback` with all types of policies, each as `Type, "page in docs/policies",
+/// Calls the macro `$callback` with all types of policies, each as `Type, "its page",
 /// "what it is", [identifier: "name" = value, ..];`.
 macro_rules! page_policies {
     ($callback:ident) => {

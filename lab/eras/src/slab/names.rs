@@ -5,7 +5,7 @@
 pub struct RegisteredPolicy {
     /// The name of the policy.
     pub name: &'static str,
-    /// Name of its page in `docs/policies`, without the extension.
+    /// Name of its page in `lab/docs/policies`, without the extension.
     pub page: &'static str,
     /// A short description.
     pub about: &'static str,

@@ -1,4 +1,4 @@
-//! One test for each rule of the page `docs/policies/slqb.md`.
+//! One test for each rule of the page `lab/docs/policies/slqb.md`.
 
 use super::bed::Bed;
 use crate::pages::tests::TINY;
