@@ -41,7 +41,7 @@ SQLITE := $(TARGET)/release/libquarry_sqlite.so
 JOBS := serde-batch serde-batch-quarry axum-json axum-json-quarry
 # Man pages and completions.
 PAGES_BUILT := $(TARGET)/pages
-# The major version of the ABI, and so of the SONAME; crates/preload/build.rs has it too.
+# The major version of the ABI, and so of the SONAME; malloc/preload/build.rs has it too.
 ABI := 0
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n1)
 # These flags make the files of `make build` smaller, and callgrind counts no more instructions:
@@ -61,7 +61,7 @@ write_pages = echo "==> man pages and completions of $(notdir $(1))" \
 	&& rm -f $(addprefix $(PAGES_BUILT)/man/,$(2)) && $(1) pages $(PAGES_BUILT)
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
-	$(shell find $(addprefix crates/,sys mm cache watch quarry preload) \
+	$(shell find $(addprefix malloc/,sys mm cache watch quarry preload) \
 	-name tests -prune -o -type f -print)
 SOURCES_OF_OTHERS := lab/Cargo.toml lab/Cargo.lock \
 	$(shell find lab/eras lab/library* -name tests -prune -o -type f -print)

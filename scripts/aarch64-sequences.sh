@@ -8,7 +8,7 @@
 # walk does. It calls no function, does not return, and has no atomic instruction, whose effect a
 # restart would repeat. Its abort handler follows the signature and jumps to an address before the
 # sequence, where the sequence is armed again.
-# `crates/preload/tests/sequences.rs` reads the library for x86-64 in the same way.
+# `malloc/preload/tests/sequences.rs` reads the library for x86-64 in the same way.
 set -euo pipefail
 if [ $# != 1 ]; then echo "usage: scripts/aarch64-sequences.sh LIBRARY" >&2; exit 2; fi
 library=$1

@@ -116,7 +116,7 @@ done
 cp scripts/aarch64-init "$root/init"
 cp "$library" "$root/lib"
 cp "$out/smoke" "$root/bin"
-compile crates/preload/tests/c/stress.c "$root/bin/stress"
+compile malloc/preload/tests/c/stress.c "$root/bin/stress"
 sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$out/tests.json" | while read -r test; do
     name=$(basename "$test")
     aarch64-linux-gnu-strip -o "$root/tests/${name%-*}" "$test"

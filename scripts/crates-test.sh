@@ -32,7 +32,7 @@ name = "service"
 edition = "2024"
 [workspace]
 [dependencies]
-quarry = { package = "quarry-alloc", path = "$PWD/crates/quarry", optional = true }
+quarry = { package = "quarry-alloc", path = "$PWD/malloc/quarry", optional = true }
 [profile.release]
 strip = true
 [profile.lto]

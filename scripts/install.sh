@@ -74,7 +74,7 @@ done
 if [[ -n $remove || -e $TARGET/release/libquarry_sqlite.so ]]; then
     put 644 "$TARGET/release/libquarry_sqlite.so" "$LIBDIR/libquarry_sqlite.so.$ABI"
     leads_to "libquarry_sqlite.so.$ABI" "$LIBDIR/libquarry_sqlite.so"
-    put 644 crates/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"
+    put 644 malloc/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"
 fi
 for slab in $SLABS; do
     put_built 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
@@ -94,7 +94,7 @@ for file in scripts/programs/*; do
 done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
-put 644 crates/preload/include/quarry.h "$PREFIX/include/quarry.h"
+put 644 malloc/preload/include/quarry.h "$PREFIX/include/quarry.h"
 put 644 <(pkg_config) "$LIBDIR/pkgconfig/quarry.pc"
 for command in quarry quarry-lab; do
     put_built 644 "$TARGET/pages/bash/$command" "$BASHDIR/$command"

@@ -32,7 +32,7 @@ record sqlite sqlite3 -batch :memory: < "$folder/stones.sql"
 # shellcheck disable=SC2016 # for perl
 record perl perl -ne '$n{$_}++ for split; END { print scalar keys %n }' docs/*.md docs/*/*.md
 record cc1 "$(gcc -print-prog-name=cc1)" -quiet -O2 -imultiarch "$(gcc -print-multiarch)" \
-    -I crates/preload/include -I crates/preload/tests/c crates/preload/tests/c/budget.c -o /dev/null
+    -I malloc/preload/include -I malloc/preload/tests/c malloc/preload/tests/c/budget.c -o /dev/null
 record redis redis-server --port "$port" --bind 127.0.0.1 --save '' &
 for ((tries = 0; tries < 100; tries++)); do
     ! redis-cli -p "$port" ping 2> /dev/null | grep -q PONG || break

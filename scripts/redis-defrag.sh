@@ -78,7 +78,7 @@ measure() {
 }
 
 fetch redis || exit 1
-headers="-I$repository/scripts/redis-defrag -I$repository/crates/preload/include"
+headers="-I$repository/scripts/redis-defrag -I$repository/malloc/preload/include"
 build quarry MALLOC=libc REDIS_CFLAGS="-DUSE_JEMALLOC $headers" \
     REDIS_LDFLAGS="-Wl,--no-as-needed -L$target/release -lquarry-full -Wl,-rpath,$target/release"
 if [[ ${1:-} == test ]]; then

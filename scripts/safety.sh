@@ -93,7 +93,7 @@ table() {
     local name text column cell row
     local -a at_once late never
     cc -std=c11 -O1 -w -fno-builtin -U_FORTIFY_SOURCE -o "$work/misuse" \
-        crates/preload/tests/c/safety.c -lpthread -ldl
+        malloc/preload/tests/c/safety.c -lpthread -ldl
     printf '| misuse |'
     printf ' %s |' "${names[@]}"
     printf '\n|---|'

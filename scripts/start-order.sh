@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the two lists of functions in crates/preload/text.ld anew: those that a start, an
+# Writes the two lists of functions in malloc/preload/text.ld anew: those that a start, an
 # allocation and a fork execute, and those that threads and large blocks need besides, in the order
 # in which they come to be needed.
 #
@@ -15,7 +15,7 @@ set -euo pipefail
 : "${1:?usage: scripts/start-order.sh LIBRARY..}"
 mapfile -t libraries < <(realpath "$@")
 cd "$(dirname "$0")/.."
-script=crates/preload/text.ld
+script=malloc/preload/text.ld
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 

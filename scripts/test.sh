@@ -267,7 +267,7 @@ step_licences() {
         cargo deny --offline check licenses bans sources \
             && in_lab cargo deny --offline check --config ../deny.toml licenses bans sources
     else
-        echo "with the test of crates/tidy: cargo-deny is not installed"
+        echo "with the test of scripts/tidy: cargo-deny is not installed"
         cargo test -p quarry-tidy licences::
     fi
 }

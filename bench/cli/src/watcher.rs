@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) const WATCH_COMMAND: &str = "watch-statistics";
 
-/// Names the socket for the library; see `crates/quarry/src/settings.rs`.
+/// Names the socket for the library; see `malloc/quarry/src/settings.rs`.
 pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";

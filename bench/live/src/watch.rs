@@ -21,7 +21,7 @@ use std::path::Path;
 const MOST_PAGES: usize = 128;
 /// Maximum number of processes with separate figures; the figures of further ones are summed.
 const MOST_APART: usize = 64;
-/// Bytes of a message: number and name of the process; see `crates/quarry/src/watcher.rs`.
+/// Bytes of a message: number and name of the process; see `malloc/quarry/src/watcher.rs`.
 const MESSAGE_BYTES: usize = 64;
 
 /// The processes of a program.

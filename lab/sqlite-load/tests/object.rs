@@ -58,7 +58,7 @@ fn a_program_in_c_installs_it() {
         .args(["-Wall", "-Wextra", "-Werror", "-o", text(&program)])
         .arg(here.join("tests/c/installed.c"))
         .arg("-I")
-        .arg(here.join("../../crates/sqlite-object/include"))
+        .arg(here.join("../../malloc/sqlite-object/include"))
         .arg(&object)
         .arg("-lsqlite3");
     let compiled = output(&mut compiler).expect("a C compiler");

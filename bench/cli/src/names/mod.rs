@@ -4,7 +4,7 @@
 //! passes the standard error of a program under `QUARRY_DEBUG` or `QUARRY_GUARD` to this command.
 //! The program may write anything there, and must neither wait for this command nor lose its
 //! reader. So a line is answered only with the mark that the library has from `quarry run`
-//! (`warn_reader` of `crates/sys/src/report.rs`), and the process that copies opens no file and
+//! (`warn_reader` of `malloc/sys/src/report.rs`), and the process that copies opens no file and
 //! parses none: it asks another one, and copies on without the names if these take long.
 
 mod asked;
@@ -29,7 +29,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-/// Tells the library of the reader of standard error; see `crates/sys/src/report.rs`.
+/// Tells the library of the reader of standard error; see `malloc/sys/src/report.rs`.
 const READER_VARIABLE: &str = "QUARRYRUN_READER";
 /// Tells the process that copies the secret number of the library's mark.
 const SECRET_VARIABLE: &str = "QUARRYRUN_NAMES";

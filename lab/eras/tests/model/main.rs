@@ -9,16 +9,16 @@ macro_rules! slab_policies {
     };
 }
 
-#[path = "../../../../crates/mm/tests/suites/support/system.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/system.rs"]
 #[expect(dead_code, reason = "models need less of it than the suites")]
 mod system;
 
-#[path = "../../../../crates/mm/tests/model/exploring.rs"]
+#[path = "../../../../malloc/mm/tests/model/exploring.rs"]
 mod exploring;
-#[path = "../../../../crates/mm/tests/model/hands.rs"]
+#[path = "../../../../malloc/mm/tests/model/hands.rs"]
 mod hands;
 mod planted;
-#[path = "../../../../crates/mm/tests/model/policies.rs"]
+#[path = "../../../../malloc/mm/tests/model/policies.rs"]
 mod policies;
 
 use exploring::{explore, explore_at_most, runs};

@@ -9,11 +9,11 @@ macro_rules! slab_policies {
     };
 }
 
-#[path = "../../../../crates/mm/tests/suites/caches.rs"]
+#[path = "../../../../malloc/mm/tests/suites/caches.rs"]
 mod caches;
-#[path = "../../../../crates/mm/tests/suites/deferral.rs"]
+#[path = "../../../../malloc/mm/tests/suites/deferral.rs"]
 mod deferral;
-#[path = "../../../../crates/mm/tests/suites/failing.rs"]
+#[path = "../../../../malloc/mm/tests/suites/failing.rs"]
 mod failing;
 mod heap;
 mod known;
@@ -22,12 +22,12 @@ mod linux_slab_misuse;
 mod locks;
 mod lru;
 mod mechanisms;
-#[path = "../../../../crates/mm/tests/suites/moving.rs"]
+#[path = "../../../../malloc/mm/tests/suites/moving.rs"]
 mod moving;
 mod pages;
-#[path = "../../../../crates/mm/tests/suites/policies.rs"]
+#[path = "../../../../malloc/mm/tests/suites/policies.rs"]
 mod policies;
-#[path = "../../../../crates/mm/tests/suites/record.rs"]
+#[path = "../../../../malloc/mm/tests/suites/record.rs"]
 mod record;
 mod registry;
 mod sheaf_6_18;
@@ -36,7 +36,7 @@ mod slam_misuse;
 mod slub;
 mod slub_misuse;
 mod support;
-#[path = "../../../../crates/mm/tests/suites/threads.rs"]
+#[path = "../../../../malloc/mm/tests/suites/threads.rs"]
 mod threads;
-#[path = "../../../../crates/mm/tests/suites/usage.rs"]
+#[path = "../../../../malloc/mm/tests/suites/usage.rs"]
 mod usage;

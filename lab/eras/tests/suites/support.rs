@@ -1,31 +1,31 @@
 //! Support that these suites share with those of the product.
 
-#[path = "../../../../crates/mm/tests/suites/support/aborting.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/aborting.rs"]
 pub(crate) mod aborting;
-#[path = "../../../../crates/mm/tests/suites/support/bed.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/bed.rs"]
 #[expect(dead_code, reason = "these suites need less of it than the product's")]
 mod bed;
-#[path = "../../../../crates/mm/tests/suites/support/direct.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/direct.rs"]
 mod direct;
-#[path = "../../../../crates/mm/tests/suites/support/idle.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/idle.rs"]
 pub(crate) mod idle;
-#[path = "../../../../crates/mm/tests/suites/support/locks.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/locks.rs"]
 pub(crate) mod locks;
-#[path = "../../../../crates/mm/tests/suites/support/oracle.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/oracle.rs"]
 mod oracle;
-#[path = "../../../../crates/mm/tests/suites/support/page_threads.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/page_threads.rs"]
 pub(crate) mod page_threads;
-#[path = "../../../../crates/mm/tests/suites/support/pattern.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/pattern.rs"]
 pub(crate) mod pattern;
-#[path = "../../../../crates/mm/tests/suites/support/random.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/random.rs"]
 mod random;
-#[path = "../../../../crates/mm/tests/suites/support/seed.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/seed.rs"]
 pub(crate) mod seed;
-#[path = "../../../../crates/mm/tests/suites/support/system.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/system.rs"]
 mod system;
-#[path = "../../../../crates/mm/tests/suites/support/turns.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/turns.rs"]
 pub(crate) mod turns;
-#[path = "../../../../crates/mm/tests/suites/support/unregister.rs"]
+#[path = "../../../../malloc/mm/tests/suites/support/unregister.rs"]
 mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, on_cpu};

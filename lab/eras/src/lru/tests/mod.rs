@@ -3,17 +3,17 @@
 #[cfg(not(quarry_model))]
 mod costs;
 #[cfg(quarry_model)]
-#[path = "../../../../../crates/cache/src/lru/tests/model.rs"]
+#[path = "../../../../../malloc/cache/src/lru/tests/model.rs"]
 mod model;
 #[cfg(quarry_model)]
 mod model_single;
 #[cfg(not(quarry_model))]
-#[path = "../../../../../crates/cache/src/lru/tests/suite.rs"]
+#[path = "../../../../../malloc/cache/src/lru/tests/suite.rs"]
 mod suite;
-#[path = "../../../../../crates/cache/src/lru/tests/support.rs"]
+#[path = "../../../../../malloc/cache/src/lru/tests/support.rs"]
 mod support;
 #[cfg(not(quarry_model))]
-#[path = "../../../../../crates/cache/src/lru/tests/threads.rs"]
+#[path = "../../../../../malloc/cache/src/lru/tests/threads.rs"]
 mod threads;
 
 use super::*;

@@ -1,9 +1,9 @@
 //! Tests of the page policies of other eras, each on a page allocator of its own.
 
 mod numbers;
-#[path = "../../../../../crates/mm/src/pcp/tests/suite.rs"]
+#[path = "../../../../../malloc/mm/src/pcp/tests/suite.rs"]
 mod suite;
-#[path = "../../../../../crates/mm/src/pcp/tests/support.rs"]
+#[path = "../../../../../malloc/mm/src/pcp/tests/support.rs"]
 mod support;
 
 use super::registry::page_policies;
