@@ -11,6 +11,9 @@ use quarry_sys::primitive::{AtomicU32, futex};
 pub(crate) type Cache = <ProcessConfig as StackConfig>::Cache;
 
 pub(crate) trait Balancer {
+    /// The wait of a request that has found no memory, made of the request's bytes.
+    type Wait: From<usize>;
+
     #[inline]
     fn is_due() -> bool {
         false
@@ -46,11 +49,14 @@ pub(crate) trait Balancer {
     /// parent's background thread, and ends what other threads of the parent had begun.
     fn forget_parent(_had_others: bool) {}
 
-    /// Repeats a request of `size` bytes that has found no memory after each balance, until an
-    /// attempt succeeds. Meanwhile the background thread may free memory in ways closed to the
-    /// request: by callbacks of the program, and by writing dirty pages. If many requests fail in a
-    /// row, only some of them wait.
-    fn repeat_after_balances(_size: usize, _attempt: &mut dyn FnMut() -> bool) {}
+    /// Waits for the end of a balance; returns whether the request should try again. Meanwhile the
+    /// background thread may free memory in ways closed to the request: by callbacks of the
+    /// program, and by writing dirty pages. If many requests fail in a row, only some of them wait.
+    fn has_balanced(_wait: &mut Self::Wait) -> bool {
+        false
+    }
 }
 
-impl Balancer for () {}
+impl Balancer for () {
+    type Wait = usize;
+}

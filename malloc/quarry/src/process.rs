@@ -423,11 +423,9 @@ fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Obje
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         object = attempt();
     }
-    if object.is_none() {
-        Cache::repeat_after_balances(size, &mut || {
-            object = attempt();
-            object.is_some()
-        });
+    let mut wait = <Cache as Balancer>::Wait::from(size);
+    while object.is_none() && Cache::has_balanced(&mut wait) {
+        object = attempt();
     }
     if object.is_none() {
         <Cache as CachedPages>::note_refusal(&STACK, size.div_ceil(FRAME_BYTES));

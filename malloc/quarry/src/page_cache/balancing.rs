@@ -90,17 +90,19 @@ fn wait_for_progress(ns: u64) {
     futex::wait_at_most(&PROGRESS, seen, ns);
 }
 
-/// The wait of a request that has found no memory (see [`Balancer::repeat_after_balances`]).
-pub(super) struct BalanceWait {
+/// The wait of a request that has found no memory (see [`Balancer::has_balanced`]).
+pub(crate) struct BalanceWait {
     frames: usize,
     waited_ns: u64,
 }
 
-impl BalanceWait {
-    pub(super) fn new(size: usize) -> Self {
-        Self { frames: size.div_ceil(FRAME_BYTES), waited_ns: 0 }
+impl From<usize> for BalanceWait {
+    fn from(bytes: usize) -> Self {
+        Self { frames: bytes.div_ceil(FRAME_BYTES), waited_ns: 0 }
     }
+}
 
+impl BalanceWait {
     /// Waits for the end of a balance; returns whether the request should try again.
     #[inline(never)]
     #[cold]
@@ -164,6 +166,8 @@ pub(super) fn wake_for_writeback() -> bool {
 }
 
 impl Balancer for PageCaching {
+    type Wait = BalanceWait;
+
     /// Returns whether a balance is due: the program has a page cache or shrinkers, and the budget
     /// is below its low mark or lacks room for a request that waits. O(1); without both, one load.
     #[inline]
@@ -231,8 +235,7 @@ impl Balancer for PageCaching {
         }
     }
 
-    fn repeat_after_balances(size: usize, attempt: &mut dyn FnMut() -> bool) {
-        let mut wait = BalanceWait::new(size);
-        while wait.has_balanced() && !attempt() {}
+    fn has_balanced(wait: &mut BalanceWait) -> bool {
+        wait.has_balanced()
     }
 }

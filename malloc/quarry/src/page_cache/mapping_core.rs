@@ -169,7 +169,7 @@ impl MappingCore {
             Effort::Every => MOST_ROUNDS,
             Effort::Easy => 0,
         };
-        let mut wait = BalanceWait::new(self.page_bytes);
+        let mut wait = BalanceWait::from(self.page_bytes);
         loop {
             match self.raw.get_or_alloc(index, effort) {
                 Err(Error::Full) if rounds > 0 && self.make_room(&mut wait) => rounds -= 1,
