@@ -62,11 +62,11 @@ impl Drop for Host {
 }
 
 impl NodeHost for Host {
-    fn alloc_node(&self) -> Option<Object> {
+    fn alloc_node(&self) -> Option<(Object, NodeId)> {
         // SAFETY: the layout is not empty.
         let object = Object::new(unsafe { std::alloc::alloc_zeroed(LAYOUT) })?;
         self.taken.lock().unwrap().push(object.as_ptr() as usize);
-        Some(object)
+        Some((object, NodeId(0)))
     }
 
     unsafe fn free_nodes(&self, nodes: &[Object]) {

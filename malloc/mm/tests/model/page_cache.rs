@@ -48,13 +48,13 @@ impl Play {
         let mut cached = PageCachingOptions::default();
         cached.lru.add_batch = 2;
         stack.init(os, &options, &cached).expect("a system on which nothing fails");
-        let cache = PageCaching::open(&stack).expect("a system on which nothing fails");
+        let cache = PageCaching::open(&*stack).expect("a system on which nothing fails");
         let id = cache.create_mapping(&MappingOptions::default()).expect("memory");
         Arc::new(Self { stack, id, fills: AtomicU64::new(0), os })
     }
 
     fn cache(&self) -> PageCacheRef<'_, Stack<Config>> {
-        PageCaching::opened(&self.stack).expect("made at the start")
+        PageCaching::opened(&*self.stack).expect("made at the start")
     }
 
     fn word(&self, page: PageNo) -> *mut u64 {

@@ -5,6 +5,7 @@ use super::quarantine::Quarantine;
 use super::record::{Shape, mixed};
 use super::track::Tracked;
 use super::zero_sized::ZeroSized;
+use core::ops::Deref;
 use quarry_mm::heap::{CheckFlags, CheckOptions};
 use quarry_mm::slab::Late;
 use quarry_mm::stack::Ring;
@@ -45,25 +46,36 @@ pub(crate) struct Stripe {
     seed: AtomicU64,
     /// Small objects that were freed, and large ones that are not hidden. Threads also take this
     /// lock outside the gate.
-    pub(crate) quarantine: CountedLock<Quarantine>,
+    pub(crate) quarantine: OutsideGate,
 }
 
 impl Stripe {
     const fn new() -> Self {
-        Self { seed: AtomicU64::new(0), quarantine: CountedLock::new(Quarantine::new()) }
+        Self {
+            seed: AtomicU64::new(0),
+            quarantine: OutsideGate(CountedLock::new(Quarantine::new())),
+        }
     }
 }
 
 /// The lock of a quarantine, which threads also take outside the gate.
-struct OutsideGate<'a>(&'a CountedLock<Quarantine>);
+pub(crate) struct OutsideGate(CountedLock<Quarantine>);
 
-impl AnyLock for OutsideGate<'_> {
+impl Deref for OutsideGate {
+    type Target = CountedLock<Quarantine>;
+
+    fn deref(&self) -> &CountedLock<Quarantine> {
+        &self.0
+    }
+}
+
+impl AnyLock for OutsideGate {
     fn is_free(&self) -> bool {
-        AnyLock::is_free(self.0)
+        AnyLock::is_free(&self.0)
     }
 
     fn stats(&self) -> Option<LockStats> {
-        AnyLock::stats(self.0)
+        AnyLock::stats(&self.0)
     }
 
     /// In the child of a fork, a quarantine that another thread was about to change is empty: the
@@ -123,9 +135,7 @@ impl Checks {
     }
 
     pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.stripes.iter().for_each(|stripe| {
-            visit("checks->quarantine", &OutsideGate(&stripe.quarantine));
-        });
+        self.stripes.iter().for_each(|stripe| visit("checks->quarantine", &stripe.quarantine));
         visit("checks->hidden", &self.hidden);
         visit("checks->guards", &self.guards.free);
     }
