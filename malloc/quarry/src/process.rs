@@ -494,8 +494,7 @@ pub unsafe fn free_refused(object: Object, refusal: NotFreed) {
 ///
 /// # Safety
 /// Same as [`Stack::free_refused`].
-#[cold]
-#[inline(never)]
+#[inline]
 pub unsafe fn free_watched(object: Object) -> bool {
     // SAFETY: the caller's promise is passed on.
     let freed = unsafe { STACK.watch.free_outside(&STACK, object) };

@@ -6,6 +6,7 @@ use quarry_mm::heap::CheckOptions;
 use quarry_mm::stack::{Entry, Request, SampledBlock, Stack, StackConfig, Watch};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
+use quarry_sys::primitive::Ordering;
 
 /// The checks, and the heap profile (or `()`), which gets each request before them.
 pub struct WithChecks<P>(pub P, pub Checks);
@@ -41,13 +42,17 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     #[inline]
     fn alloc_outside(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         let object = self.0.alloc_outside(stack, size, zeroed);
-        object.or_else(|| self.1.on(stack).alloc_hardened(size, zeroed))
+        object.or_else(|| {
+            let may_serve = self.1.is_hardened.load(Ordering::Acquire);
+            if may_serve { self.1.on(stack).alloc_hardened(size, zeroed) } else { None }
+        })
     }
 
     #[inline]
     unsafe fn free_outside(&self, stack: &Stack<C>, object: Object) -> Option<bool> {
+        let may_serve = self.1.is_hardened.load(Ordering::Acquire);
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.1.on(stack).free_hardened(object) }
+        if may_serve { unsafe { self.1.on(stack).free_hardened(object) } } else { None }
     }
 
     #[inline]

@@ -11,13 +11,13 @@ use super::checks::Shape;
 use quarry_mm::heap::{CheckFlags, classes};
 use quarry_mm::stack::{Instrument, MIN_ALIGN, StackConfig};
 use quarry_sys::percpu::Object;
-use quarry_sys::primitive::Ordering;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// Allocates a small object, if the running CPU has one, and hardening is the only instrument.
+    /// Allocates a small object under `QUARRY_HARDEN` alone, if the running CPU has one, and
+    /// hardening is the only instrument.
     #[inline(never)]
     pub(super) fn alloc_hardened(&self, size: usize, zeroed: bool) -> Option<Object> {
-        let is_alone = self.stack.instruments.is_only(Instrument::Harden) && self.is_hardened();
+        let is_alone = self.stack.instruments.is_only(Instrument::Harden);
         if !is_alone || size == 0 || size > classes::LARGEST {
             return None;
         }
@@ -34,16 +34,14 @@ impl<C: StackConfig> Checker<'_, C> {
         self.make_ready(slot, shape, zeroed)
     }
 
-    /// Frees a small object in use. `None`, and nothing is done, if there is anything wrong with
-    /// it, or it is of another kind. Returns whether others were freed by a slow path.
+    /// Frees a small object in use under `QUARRY_HARDEN` alone. `None`, and nothing is done, if
+    /// there is anything wrong with it, or it is of another kind. Returns whether others were freed
+    /// by a slow path.
     ///
     /// # Safety
     /// The user of the object has given it up.
     #[inline(never)]
     pub(super) unsafe fn free_hardened(&self, object: Object) -> Option<bool> {
-        if !self.is_hardened() {
-            return None;
-        }
         let start = object.as_ptr().wrapping_sub(Shape::of(0, MIN_ALIGN, CheckFlags::HARDEN).front);
         let slot = self.object_slot(start)?;
         slot.prefetch();
@@ -66,9 +64,5 @@ impl<C: StackConfig> Checker<'_, C> {
             self.release_inside(due);
             was_slow = true;
         }
-    }
-
-    fn is_hardened(&self) -> bool {
-        self.checks.is_hardened.load(Ordering::Acquire)
     }
 }
