@@ -3,9 +3,18 @@
 /// The slab policy of `libquarry.so`.
 pub const DEFAULT: &str = "sheaf";
 
-/// The other policies, each in a `libquarry-NAME.so`.
-const OTHERS: &[&str] =
-    &["sheaf-6.18", "slub-2.6.29", "slub-3.0", "slub-3.1", "slub-4.9", "slab", "slqb", "slam"];
+/// All policies: the default, and the others, each in a `libquarry-NAME.so`.
+const ALL: &[&str] = &[
+    DEFAULT,
+    "sheaf-6.18",
+    "slub-2.6.29",
+    "slub-3.0",
+    "slub-3.1",
+    "slub-4.9",
+    "slab",
+    "slqb",
+    "slam",
+];
 
 /// Aliases, each with the name that it stands for.
 const ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
@@ -18,11 +27,10 @@ pub const OPTIONS: &[&str] = &["SLAB_WITHOUT", "SLAM_MODE"];
 pub fn named(name: &str) -> Option<&'static str> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let name = alias.map_or(name, |(_, meant)| meant);
-    std::iter::once(DEFAULT).chain(OTHERS.iter().copied()).find(|known| *known == name)
+    ALL.iter().copied().find(|known| *known == name)
 }
 
 /// All names that are accepted, the default first, aliases last.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
-    std::iter::once(DEFAULT).chain(OTHERS.iter().copied()).chain(aliases)
+    ALL.iter().copied().chain(ALIASES.iter().map(|(alias, _)| *alias))
 }
