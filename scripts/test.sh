@@ -19,6 +19,8 @@ if [[ ${1:-} == --all ]]; then
     shift
 fi
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+# In the lab, too, which lies in another folder.
+[[ -z ${CARGO_TARGET_DIR:-} ]] || export CARGO_TARGET_DIR=$target
 logs=$target/test-logs
 # Where scripts/setup.sh puts cargo-nextest.
 PATH=$target/nextest/bin:$PATH
@@ -94,10 +96,7 @@ step_scripts() {
 }
 
 # in_lab COMMAND..: runs COMMAND in the lab's workspace, which shares the target folder.
-in_lab() (
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$target}
-    cd lab && "$@"
-)
+in_lab() (cd lab && "$@")
 
 step_format() { cargo fmt --all --check && in_lab cargo fmt --all --check; }
 
