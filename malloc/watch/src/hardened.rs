@@ -30,7 +30,7 @@ impl<C: StackConfig> Checker<'_, C> {
                 break start;
             }
         };
-        let slot = self.object_slot(start.as_ptr()).or_else(|| self.slot_at(start.as_ptr()))?;
+        let slot = self.object_slot(start.as_ptr())?;
         self.make_ready(slot, shape, zeroed)
     }
 
