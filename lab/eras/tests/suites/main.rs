@@ -29,6 +29,7 @@ mod pages;
 mod policies;
 #[path = "../../../../malloc/mm/tests/suites/record.rs"]
 mod record;
+mod refusals;
 mod registry;
 mod sheaf_6_18;
 mod slam;

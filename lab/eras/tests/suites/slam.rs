@@ -5,7 +5,6 @@ use crate::policies;
 use crate::support::{Backing, Bed, VirtualConfig, fix_slam_mode, on_cpu, small};
 use quarry_eras::slab::{Slam, SlamMode};
 use quarry_mm::frame::MetadataKind;
-use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabStats};
 use quarry_mm::stack::{ReclaimState, Report, Section, StackHost};
 use quarry_sys::percpu::{Object, VirtualSlots};
@@ -255,33 +254,4 @@ fn its_metadata_is_counted_where_it_is_used() {
     let text = Report { stack: &bed.stack, sections: Section::ALL }.to_string();
     assert!(text.contains("slab policy 0.000 bytes per committed 4 KiB frame"), "{text}");
     bed.assert_empty(&[id]);
-}
-
-/// In each round another system call fails; a request refused for this succeeds when repeated.
-#[test]
-fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
-    for nth in 1.. {
-        let bed = SlamBed::new(Backing::Fake, 4096, 2, &StackOptions { heap: false, ..small() });
-        on_cpu(0);
-        let before = bed.os.calls();
-        bed.os.fail(nth, 1);
-        let params = CacheParams { size: 512, align: 16 };
-        let create = || bed.stack.create_cache("test", &params, &CacheOptions::default());
-        let id = create().or_else(|_| create()).expect("only one call fails");
-        let mut objects = Vec::new();
-        let mut refused = 0;
-        for _ in 0..200 {
-            match bed.stack.cache(id).alloc() {
-                Some(object) => objects.push(object),
-                None => refused += 1,
-            }
-        }
-        assert!(refused <= 1, "only one call fails");
-        assert_eq!(bed.stack.validate(), Ok(()));
-        free(&bed, id, objects);
-        bed.assert_empty(&[id]);
-        if bed.os.calls() - before < nth {
-            return;
-        }
-    }
 }

@@ -90,34 +90,6 @@ fn its_metadata_is_counted_where_it_is_used() {
     assert_eq!(headers(), section, "a section stays");
 }
 
-/// Every call to the system fails once: a refused request succeeds when it is made again.
-#[test]
-fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
-    for nth in 1.. {
-        let bed = bed::<Slub4_9>();
-        let before = bed.os.calls();
-        bed.os.fail(nth, 1);
-        let params = CacheParams { size: 512, align: 16 };
-        let create = || bed.stack.create_cache("test", &params, &CacheOptions::default());
-        let id = create().or_else(|_| create()).expect("only one call fails");
-        let mut objects = Vec::new();
-        let mut refused = 0;
-        for _ in 0..200 {
-            match bed.stack.cache(id).alloc() {
-                Some(object) => objects.push(object),
-                None => refused += 1,
-            }
-        }
-        assert!(refused <= 1, "only one call fails");
-        assert_eq!(bed.stack.validate(), Ok(()));
-        objects.into_iter().for_each(|object| free(&bed, id, object));
-        bed.assert_empty(&[id]);
-        if bed.os.calls() - before < nth {
-            return;
-        }
-    }
-}
-
 /// Another CPU frees objects of full slabs. Slabs without an owner go onto that CPU's partial list;
 /// when the list is too long, its slabs go to the node; the node keeps five empty slabs.
 #[test]

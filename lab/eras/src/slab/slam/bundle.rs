@@ -130,24 +130,10 @@ pub(super) unsafe fn next(cache: &Cache, head: Object, size: usize) -> Option<Ob
 #[cfg(all(test, not(quarry_model)))]
 mod tests {
     use super::*;
-    use quarry_mm::frame::Order;
-    use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Identity, SlabLayout};
+    use crate::slab::slam::unused_cache;
 
     #[repr(align(64))]
     struct Memory([[u64; 16]; 16]);
-
-    fn cache() -> Cache {
-        let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
-        let params = CacheParams { size: 64, align: 64 };
-        Cache::new(
-            Identity { id: CacheId::new(1), generation: 1, is_reused: false },
-            "test",
-            (&params, &CacheOptions::default()),
-            false,
-            layout,
-        )
-        .expect("small enough")
-    }
 
     #[test]
     fn a_bundle_holds_its_objects_and_one_link() {
@@ -159,10 +145,10 @@ mod tests {
             // SAFETY: the memory is the test's.
             unsafe {
                 let head = tie(&objects[..size]);
-                assert_eq!(next(&cache(), head, size), None);
+                assert_eq!(next(&unused_cache(64), head, size), None);
                 for link in [Some(objects[15]), None, Some(objects[3])] {
                     set_next(head, link);
-                    assert_eq!(untie(&cache(), head, &mut out[..size]), link);
+                    assert_eq!(untie(&unused_cache(64), head, &mut out[..size]), link);
                 }
                 let found: Vec<Object> =
                     out[..size].iter().map(|object| object.assume_init()).collect();

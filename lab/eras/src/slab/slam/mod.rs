@@ -47,3 +47,17 @@ mod traffic;
 mod validate;
 
 pub use cache::Slam;
+
+/// A cache of objects of this many bytes, in no stack.
+#[cfg(all(test, not(quarry_model)))]
+fn unused_cache(bytes: usize) -> quarry_mm::slab::Cache {
+    use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Identity, SlabLayout};
+    Cache::new(
+        Identity { id: CacheId::new(1), generation: 1, is_reused: false },
+        "test",
+        (&CacheParams { size: bytes, align: bytes }, &CacheOptions::default()),
+        false,
+        |_| SlabLayout { order: quarry_mm::frame::Order::new(2), header_bytes: 0 },
+    )
+    .expect("small enough")
+}

@@ -135,24 +135,10 @@ impl Stock {
 #[cfg(all(test, not(quarry_model)))]
 mod tests {
     use super::*;
-    use quarry_mm::frame::Order;
-    use quarry_mm::slab::{Cache, CacheId, CacheOptions, CacheParams, Identity, SlabLayout};
+    use crate::slab::slam::unused_cache;
 
     #[repr(align(16))]
     struct Memory([[u64; 2]; 4]);
-
-    fn cache() -> Cache {
-        let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
-        let params = CacheParams { size: 16, align: 16 };
-        Cache::new(
-            Identity { id: CacheId::new(1), generation: 1, is_reused: false },
-            "test",
-            (&params, &CacheOptions::default()),
-            false,
-            layout,
-        )
-        .expect("small enough")
-    }
 
     fn stock() -> Stock {
         Stock { word: AtomicU64::new(0), unannounced: AtomicU64::new(0), lowest: AtomicU32::new(0) }
@@ -163,7 +149,7 @@ mod tests {
         let mut memory = Memory([[0; 2]; 4]);
         let heads: Vec<Object> =
             memory.0.iter_mut().map(|head| core::ptr::NonNull::from(head).cast()).collect();
-        let (stock, cache) = (stock(), cache());
+        let (stock, cache) = (stock(), unused_cache(16));
         assert!(stock.take().head.is_none());
         for pair in heads.chunks(2) {
             let mut chain = Chain::EMPTY;
