@@ -8,7 +8,7 @@ use object::{Object, ObjectSection};
 use quarry_compare::{companion, interpose};
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
-use quarry_mm::heap::options::asks_for_checks;
+use quarry_mm::heap::options::asks_for_records;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -29,7 +29,7 @@ pub fn object_for<'a>(
     mut settings: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Option<&'a str> {
     let slab = slab.filter(|slab| *slab != policies::DEFAULT);
-    slab.or_else(|| settings.any(|(key, value)| asks_for_checks(key, value)).then_some(FULL))
+    slab.or_else(|| settings.any(|(key, value)| asks_for_records(key, value)).then_some(FULL))
 }
 
 /// The target of `make` that builds a library.
@@ -176,12 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn checks_need_the_full_object() {
+    fn records_need_the_full_object() {
         let object = |slab, settings: &[(&'static str, &'static str)]| {
             object_for(slab, settings.iter().copied())
         };
-        assert_eq!(object(None, &[("LIMIT", "1G"), ("HARDEN", "0"), ("DEBUG", "-")]), None);
-        for asks in [("HARDEN", "1"), ("DEBUG", "FZ"), ("GUARD", "all")] {
+        assert_eq!(object(None, &[("GUARD", "all"), ("HARDEN", "0"), ("DEBUG", "-")]), None);
+        for asks in [("HARDEN", "1"), ("DEBUG", "FZ")] {
             assert_eq!(object(None, &[("THP", "0"), asks]), Some(FULL), "{asks:?}");
             assert_eq!(object(Some("sheaf"), &[asks]), Some(FULL), "{asks:?}");
             assert_eq!(object(Some("slub"), &[asks]), Some("slub"), "{asks:?}");

@@ -32,7 +32,7 @@ impl Setting {
             return Err(format!("{key}={value}: bad value; accepted: {accepted}"));
         }
         let mut options = <StackOptions>::default();
-        let mut kinds = [StackOptions::set, StackOptions::set_check]
+        let mut kinds = [StackOptions::set, StackOptions::set_guard, StackOptions::set_records]
             .into_iter()
             .map(|set| set(&mut options, key, value));
         match kinds.find(|it| *it != Err(OptionError::UnknownName)) {

@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, faccessat};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
 use quarry_harness::launch::preload_value;
-use quarry_mm::heap::options::asks_for_checks;
+use quarry_mm::heap::options::asks_for_records;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -122,7 +122,11 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
 
 /// Returns whether a setting asks for checks whose reports have call stacks.
 fn reports_callers((key, value): &(&str, &str)) -> bool {
-    matches!(*key, "DEBUG" | "GUARD") && asks_for_checks(key, value)
+    match *key {
+        "DEBUG" => asks_for_records(key, value),
+        "GUARD" => *value != "0",
+        _ => false,
+    }
 }
 
 /// Starts a watcher, which prints the statistics that processes cannot print themselves: those of

@@ -2,7 +2,7 @@
 //! object at the faulting address.
 
 use crate::gate;
-use crate::instance::{STACK, checks};
+use crate::instance::{HAS_RECORDS, STACK, checks};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -18,7 +18,7 @@ static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Installs the hooks that the options need. Called once, when the instance is ready.
 pub(crate) fn start(options: CheckOptions) {
-    if options.have_records() {
+    if HAS_RECORDS && options.have_records() {
         // SAFETY: the object that the function is in is never unloaded.
         unsafe { libc::atexit(at_exit) };
     }

@@ -10,7 +10,7 @@ use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 #[cfg(feature = "profile")]
 use quarry_watch::HeapProfile;
-#[cfg(feature = "checks")]
+#[cfg(feature = "guard")]
 use quarry_watch::{Checks, WithChecks};
 
 /// `libquarry.so`, which has neither feature, gives programs no caches.
@@ -24,7 +24,8 @@ pub(crate) const SLAB: &str = <Slab as SlabPolicy<NativeSlots>>::NAME;
 /// The options that the policy adds to those of every library; the default has none.
 pub(crate) const SLAB_OPTIONS: &str = <Slab as SlabPolicy<NativeSlots>>::OPTIONS;
 
-pub(crate) const HAS_CHECKS: bool = cfg!(feature = "checks");
+pub(crate) const HAS_GUARDS: bool = cfg!(feature = "guard");
+pub(crate) const HAS_RECORDS: bool = cfg!(feature = "checks");
 
 #[cfg(feature = "profile")]
 type Profile = HeapProfile;
@@ -42,9 +43,9 @@ impl StackConfig for ProcessConfig {
     type Cache = PageCaching;
     #[cfg(not(feature = "page-cache"))]
     type Cache = ();
-    #[cfg(feature = "checks")]
-    type Watch = WithChecks<Profile>;
-    #[cfg(not(feature = "checks"))]
+    #[cfg(feature = "guard")]
+    type Watch = WithChecks<Profile, HAS_RECORDS>;
+    #[cfg(not(feature = "guard"))]
     type Watch = Profile;
 }
 
@@ -54,13 +55,13 @@ pub static STACK: Stack<ProcessConfig> = Stack::new();
 
 #[cfg(feature = "profile")]
 pub(crate) fn profile() -> &'static HeapProfile {
-    #[cfg(feature = "checks")]
+    #[cfg(feature = "guard")]
     return &STACK.watch.0;
-    #[cfg(not(feature = "checks"))]
+    #[cfg(not(feature = "guard"))]
     return &STACK.watch;
 }
 
-#[cfg(feature = "checks")]
+#[cfg(feature = "guard")]
 pub(crate) fn checks() -> &'static Checks {
     &STACK.watch.1
 }

@@ -17,8 +17,9 @@
 //! the C library serves every request.
 //!
 //! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` adds the
-//! module `profile` and `QUARRY_PROFILE`; `checks` adds `QUARRY_DEBUG`, `QUARRY_HARDEN` and
-//! `QUARRY_GUARD`; `std`, the default, adds files and conversions from and to `std::io::Error`.
+//! module `profile` and `QUARRY_PROFILE`; `guard` adds `QUARRY_GUARD`; `checks` adds `QUARRY_DEBUG`
+//! and `QUARRY_HARDEN` as well; `std`, the default, adds files and conversions from and to
+//! `std::io::Error`.
 //!
 //! `docs/api-examples.md` in the repository has examples for each part of the API.
 #![no_std]
@@ -53,7 +54,7 @@ mod at_load;
 mod background;
 mod balancer;
 mod cache;
-#[cfg(feature = "checks")]
+#[cfg(feature = "guard")]
 mod checks;
 mod constructed;
 mod error;

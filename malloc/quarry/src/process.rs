@@ -182,7 +182,7 @@ fn build() -> Mode {
     statistics::register();
     heap_profile::start_if_asked();
     object::pin();
-    #[cfg(feature = "checks")]
+    #[cfg(feature = "guard")]
     crate::checks::start(options.checks);
     Mode::Ready
 }

@@ -7,15 +7,15 @@
 //! never dropped: it becomes the smallest that its text may mean. With `QUARRY_STRICT=1` the
 //! reading ends the process instead.
 
-use crate::instance::{HAS_CHECKS, SLAB, SLAB_OPTIONS, Slab};
+use crate::instance::{HAS_GUARDS, HAS_RECORDS, SLAB, SLAB_OPTIONS, Slab};
 use crate::{heap_profile, statistics};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::{
-    CHECK_OPTIONS, OPTIONS, OptionError, Options, StackOptions, asks_for_checks, least_limit,
-    likest, signal_number,
+    GUARD_OPTIONS, OPTIONS, OptionError, Options, RECORD_OPTIONS, StackOptions, asks_for_records,
+    least_limit, likest, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::SlabPolicy;
@@ -86,8 +86,12 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
 }));
 
 /// The options that are accepted here.
-const TABLES: &[Options] =
-    &[OPTIONS, if HAS_CHECKS { CHECK_OPTIONS } else { Options::NONE }, Options::of(SLAB_OPTIONS)];
+const TABLES: &[Options] = &[
+    OPTIONS,
+    if HAS_GUARDS { GUARD_OPTIONS } else { Options::NONE },
+    if HAS_RECORDS { RECORD_OPTIONS } else { Options::NONE },
+    Options::of(SLAB_OPTIONS),
+];
 
 /// `EX_CONFIG` of `sysexits.h`, which systemd shows as `78/CONFIG`.
 const MISCONFIGURED: c_int = 78;
@@ -198,7 +202,7 @@ impl Settings {
                 self.watcher = Line::new();
                 let _ = self.watcher.write_str(value);
             }
-            Some(("RUN_READER", value)) if HAS_CHECKS => expect_reader(value),
+            Some(("RUN_READER", value)) if HAS_GUARDS => expect_reader(value),
             Some((name, value)) if let Some(name) = name.strip_prefix('_') => self.set(name, value),
             _ => {}
         }
@@ -281,8 +285,11 @@ fn is_compiled_in(slab: &str) -> bool {
 #[inline(never)]
 fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     let mut set = options.set(name, value);
-    if HAS_CHECKS && set == Err(OptionError::UnknownName) {
-        set = options.set_check(name, value);
+    if HAS_GUARDS && set == Err(OptionError::UnknownName) {
+        set = options.set_guard(name, value);
+    }
+    if HAS_RECORDS && set == Err(OptionError::UnknownName) {
+        set = options.set_records(name, value);
     }
     if !SLAB_OPTIONS.is_empty() && set == Err(OptionError::UnknownName) {
         set = options.set_slab::<NativeSlots, Slab>(name, value);
@@ -290,7 +297,7 @@ fn apply(options: &mut StackOptions, name: &str, value: &str) -> bool {
     match set {
         Ok(()) if name != "SLAB" || is_compiled_in(value) => return true,
         Err(OptionError::UnknownName)
-            if CHECK_OPTIONS.named(name).is_some() && !asks_for_checks(name, value) =>
+            if RECORD_OPTIONS.named(name).is_some() && !asks_for_records(name, value) =>
         {
             return true;
         }
@@ -312,10 +319,10 @@ fn tell(name: &str, value: &str, set: Result<(), OptionError>, limit_frames: u32
             "QUARRY_SLAB={value}: {SLAB} is compiled in here, and no other is accepted; \
              `quarry run --slab NAME` takes libquarry-NAME.so"
         )),
-        Err(OptionError::UnknownName) if !HAS_CHECKS && CHECK_OPTIONS.named(name).is_some() => {
+        Err(OptionError::UnknownName) if !HAS_RECORDS && RECORD_OPTIONS.named(name).is_some() => {
             warn(format_args!(
-                "QUARRY_{name}={value}: there are no checks in here; libquarry-full.so has them, \
-                 and `quarry run` takes it where they are asked for"
+                "QUARRY_{name}={value}: there are no such checks in here; libquarry-full.so has \
+                 them, and `quarry run` takes it where they are asked for"
             ));
         }
         Err(OptionError::UnknownName) => {

@@ -32,8 +32,6 @@ const LARGEST_SHUFFLED: usize = 2048;
 impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn start_records(&self) {
         let (metadata, options) = (self.stack.metadata(), self.options());
-        self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
-        quarry_sys::unwind::unwinder();
         if !options.have_records() || !self.stack.has_classes() {
             return;
         }
@@ -178,7 +176,7 @@ impl<C: StackConfig> Checker<'_, C> {
         if let Some(number) = self.checks.guarded_at(object.as_ptr()) {
             return Some(self.seen_guarded(entry, object, number));
         }
-        if !self.stack.instruments.see_frees() || !self.options().have_records() {
+        if !self.have_records() || !self.stack.instruments.see_frees() {
             return None;
         }
         if let Some(number) = self.checks.zero_sized.find(object.as_ptr().addr()) {
@@ -242,7 +240,12 @@ impl<C: StackConfig> Checker<'_, C> {
         // SAFETY: the object is live, and its user has given it up (caller's promise).
         let mut buried = unsafe {
             match seen.storage {
-                Storage::Slot(slot, shape) => self.bury(entry, &seen, slot, shape),
+                Storage::Slot(slot, shape) => {
+                    if !Self::MAY_RECORD {
+                        return false;
+                    }
+                    self.bury(entry, &seen, slot, shape)
+                }
                 Storage::Guarded(number) => {
                     self.free_guarded(entry, &seen, number);
                     None
@@ -317,14 +320,14 @@ impl<C: StackConfig> Checker<'_, C> {
     ///
     /// # Safety
     /// Same as [`Stack::realloc`].
-    #[inline(never)]
     pub(super) unsafe fn realloc_if_seen(
         &self,
         object: Object,
         request: Request,
     ) -> Option<Option<Object>> {
         let (seen, size) = (self.seen(Entry::Realloc, object)?, request.size);
-        if let Storage::Slot(slot, shape) = seen.storage
+        if Self::MAY_RECORD
+            && let Storage::Slot(slot, shape) = seen.storage
             // SAFETY: the object is live, and only the caller uses it (caller's promise).
             && unsafe { self.resize_checked(slot, shape, size) }
         {
@@ -332,7 +335,7 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         let grows = seen.size > classes::LARGEST && size > seen.size;
         let room = if grows { with_headroom(seen.size, size) - size } else { 0 };
-        let new = match self.options().have_records() {
+        let new = match self.have_records() {
             true => self.alloc_roomy(request, room),
             false => self.stack.alloc_unseen(request),
         };

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use quarry_mm::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, FrameTable, Kind};
 use quarry_mm::heap::{CheckOptions, classes};
 use quarry_mm::slab::{CacheId, cache_of};
-use quarry_mm::stack::{Stack, StackConfig, StackHost};
+use quarry_mm::stack::{Stack, StackConfig, StackHost, Watch};
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{Ordering, task};
@@ -63,8 +63,21 @@ pub(super) fn is_of_malloc(id: CacheId) -> bool {
 }
 
 impl<C: StackConfig> Checker<'_, C> {
+    pub(super) const MAY_RECORD: bool = <C::Watch as Watch<C>>::MAY_RECORD;
+
+    /// Prepares what all checks need.
+    pub(super) fn start(&self) {
+        self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
+        quarry_sys::unwind::unwinder();
+    }
+
     pub(super) fn options(&self) -> &CheckOptions {
         self.checks.options()
+    }
+
+    /// Returns whether objects have records.
+    pub(super) fn have_records(&self) -> bool {
+        Self::MAY_RECORD && self.options().have_records()
     }
 
     pub(super) fn arena(&self) -> &Arena {

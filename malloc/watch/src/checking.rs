@@ -8,18 +8,22 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
 
-/// The checks, and the heap profile (or `()`), which gets each request before them.
-pub struct WithChecks<P>(pub P, pub Checks);
+/// The checks, and the heap profile (or `()`), which gets each request before them. Guard pages are
+/// always among the checks; debugging and hardening only if `RECORDS` is true.
+pub struct WithChecks<P, const RECORDS: bool>(pub P, pub Checks);
 
-impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
+impl<C: StackConfig, P: Watch<C>, const RECORDS: bool> Watch<C> for WithChecks<P, RECORDS> {
     const NEW: Self = Self(P::NEW, Checks::new());
-    const MAY_HARDEN: bool = true;
+    const MAY_RECORD: bool = RECORDS;
 
     fn start(&self, stack: &Stack<C>, options: &CheckOptions) {
         if *options != CheckOptions::OFF {
             let set = self.1.options.build(|| Ok(*options));
             debug_assert!(set.is_ok(), "nothing in it can fail");
-            self.1.on(stack).start_records();
+            self.1.on(stack).start();
+            if RECORDS {
+                self.1.on(stack).start_records();
+            }
             self.1.on(stack).start_guards();
         }
     }
@@ -32,7 +36,7 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     ) -> Option<Object> {
         self.0.alloc(stack, request, || {
             let checker = self.1.on(stack);
-            checker.alloc_guarded(request).or_else(|| match self.1.options().have_records() {
+            checker.alloc_guarded(request).or_else(|| match checker.have_records() {
                 true => checker.alloc_roomy(request, 0),
                 false => next(),
             })
@@ -43,14 +47,14 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     fn alloc_outside(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
         let object = self.0.alloc_outside(stack, size, zeroed);
         object.or_else(|| {
-            let may_serve = self.1.is_hardened.load(Ordering::Acquire);
+            let may_serve = RECORDS && self.1.is_hardened.load(Ordering::Acquire);
             if may_serve { self.1.on(stack).alloc_hardened(size, zeroed) } else { None }
         })
     }
 
     #[inline]
     unsafe fn free_outside(&self, stack: &Stack<C>, object: Object) -> Option<bool> {
-        let may_serve = self.1.is_hardened.load(Ordering::Acquire);
+        let may_serve = RECORDS && self.1.is_hardened.load(Ordering::Acquire);
         // SAFETY: the caller's promise is passed on.
         if may_serve { unsafe { self.1.on(stack).free_hardened(object) } } else { None }
     }
@@ -90,13 +94,14 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
         if !self.1.may_know(stack, object) {
             return None;
         }
+        let Request { size, align, zeroed } = request;
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.1.on(stack).realloc_if_seen(object, request) }
+        unsafe { self.realloc_known(stack, object, size, align, zeroed) }
     }
 
     #[inline]
     fn have_records(&self) -> bool {
-        self.1.options().have_records()
+        RECORDS && self.1.options().have_records()
     }
 
     #[inline]
@@ -115,7 +120,7 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     }
 
     fn is_hidden_mapping(&self, pfn: Pfn) -> bool {
-        self.1.hidden.lock().find(pfn).is_some_and(|block| block.about.is_mapping)
+        RECORDS && self.1.hidden.lock().find(pfn).is_some_and(|block| block.about.is_mapping)
     }
 
     #[inline]
@@ -124,10 +129,30 @@ impl<C: StackConfig, P: Watch<C>> Watch<C> for WithChecks<P> {
     }
 
     fn give_back(&self, stack: &Stack<C>) -> bool {
-        self.1.on(stack).free_waiting()
+        RECORDS && self.1.on(stack).free_waiting()
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.1.visit_locks(visit);
+    }
+}
+
+impl<P, const RECORDS: bool> WithChecks<P, RECORDS> {
+    /// [`Watch::realloc`] of what the checks may know.
+    ///
+    /// # Safety
+    /// Same as for [`Watch::realloc`].
+    // Not inlined, and without a `Request`, which would lie on the stack of every `realloc`.
+    #[inline(never)]
+    unsafe fn realloc_known<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        object: Object,
+        size: usize,
+        align: usize,
+        zeroed: bool,
+    ) -> Option<Option<Object>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.1.on(stack).realloc_if_seen(object, Request { size, align, zeroed }) }
     }
 }

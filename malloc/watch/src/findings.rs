@@ -73,7 +73,7 @@ impl<C: StackConfig> Checker<'_, C> {
             return;
         }
         self.stack.wrong_sizes.fetch_add(1, Ordering::Relaxed);
-        if self.options().have_records() {
+        if self.have_records() {
             let wrong = Misuse::WrongSize { claimed: size, bytes: seen.size };
             self.misuse_of_seen(entry, seen, wrong);
         }
@@ -88,9 +88,9 @@ impl<C: StackConfig> Checker<'_, C> {
     fn tell_of(&self, seen: &Allocation) {
         warn(format_args!("  object at {:#x}, {} bytes", seen.address, seen.size));
         match seen.storage {
-            Storage::Slot(slot, shape) => tell_owners(slot, &shape),
             Storage::Guarded(number) => self.tell_guarded(number),
-            Storage::ZeroSized(_) => {}
+            Storage::Slot(slot, shape) if Self::MAY_RECORD => tell_owners(slot, &shape),
+            _ => {}
         }
     }
 
@@ -161,6 +161,9 @@ impl<C: StackConfig> Checker<'_, C> {
         let access = if is_write { "write to" } else { "read of" };
         if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
+        }
+        if !Self::MAY_RECORD {
+            return;
         }
         let zeros = &self.checks.zero_sized;
         if let Some(number) = zeros.find(address) {

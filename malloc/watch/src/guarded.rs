@@ -24,12 +24,9 @@ impl<C: StackConfig> Checker<'_, C> {
         if os.page_size() != GUARD_PAGE {
             return warn(format_args!("no guard pages: pages of the system are not 4 KiB"));
         }
-        let frames = (POOL_BYTES / FRAME_BYTES) as u32;
         let objects = stack.metadata().alloc(bytes, 64, MetadataKind::Other).ok();
-        let pool = stack.mappings.alloc(stack.pages().zones(), frames, PAGEBLOCK_BYTES, true);
-        let (Some(objects), Some(pool)) = (objects, pool) else { return };
-        stack.large.mappings.note_allocated();
-        let base = self.arena().address(pool.pfn);
+        let pool = stack.alloc_unseen(Request::of(POOL_BYTES).aligned(PAGEBLOCK_BYTES));
+        let (Some(objects), Some(base)) = (objects, pool) else { return };
         if os.set_accessible(base, POOL_BYTES, false).is_err() {
             return warn(format_args!("no guard pages: the system does not protect memory"));
         }
@@ -88,7 +85,15 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline]
     pub(super) fn sample_if_due(&self) {
         let next = self.checks.guards.next_ns.load(Ordering::Relaxed);
-        if next != 0 && coarse_ns() >= next {
+        if next != 0 {
+            self.sample_from(next);
+        }
+    }
+
+    // Not inlined: the time takes no room on the stack of requests without this mode.
+    #[inline(never)]
+    fn sample_from(&self, next: u64) {
+        if coarse_ns() >= next {
             self.checks.guards.next_ns.store(0, Ordering::Relaxed);
             self.stack.switch_instrument(Instrument::Guard, true);
         }

@@ -26,4 +26,4 @@ pub use checks::Checks;
 pub use profile::HeapProfile;
 
 /// All instruments.
-pub type AllInstruments = WithChecks<HeapProfile>;
+pub type AllInstruments = WithChecks<HeapProfile, true>;

@@ -189,26 +189,31 @@ options! {
 }
 
 options! {
-    /// Options of builds with checks: `libquarry-full.so`, and crates with the feature `checks`.
-    CHECK_OPTIONS:
+    /// Options of builds with guard pages: shared objects, and crates with the feature `guard`.
+    GUARD_OPTIONS:
+    name: "GUARD", accepted: "0, milliseconds or all",
+    meaning: "an object between guard pages each so often, or as many as there is room for (0)";
+}
+
+options! {
+    /// Options of builds with records: `libquarry-full.so`, and crates with the feature `checks`.
+    RECORD_OPTIONS:
     name: "DEBUG",
     accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
     meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)";
     name: "HARDEN", accepted: "0 or 1",
     meaning: "random order, delayed reuse, canaries and guard pages (0)";
-    name: "GUARD", accepted: "0, milliseconds or all",
-    meaning: "an object between guard pages each so often, or as many as there is room for (0)";
 }
 
-/// Returns whether a setting needs a build that has checks.
+/// Returns whether a setting needs a build with records.
 #[must_use]
-pub fn asks_for_checks(name: &str, value: &str) -> bool {
-    CHECK_OPTIONS.named(name).is_some() && !matches!(value, "0" | "-")
+pub fn asks_for_records(name: &str, value: &str) -> bool {
+    RECORD_OPTIONS.named(name).is_some() && !matches!(value, "0" | "-")
 }
 
 /// The options of the product's builds.
 pub fn all_options() -> impl Iterator<Item = OptionHelp> {
-    [OPTIONS, CHECK_OPTIONS].into_iter().flat_map(Options::iter)
+    [OPTIONS, GUARD_OPTIONS, RECORD_OPTIONS].into_iter().flat_map(Options::iter)
 }
 
 /// The name in `tables` that is likest to `name`, unless more than half of the letters differ.
@@ -299,16 +304,22 @@ impl<P> StackOptions<P> {
         Ok(())
     }
 
-    /// Same as [`set`](Self::set), for [`CHECK_OPTIONS`].
-    pub fn set_check(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
-        let bad = refusal(CHECK_OPTIONS, name)?;
+    /// Same as [`set`](Self::set), for [`GUARD_OPTIONS`].
+    pub fn set_guard(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let bad = refusal(GUARD_OPTIONS, name)?;
+        self.checks.guard = check_options::sampling(value).ok_or(bad)?;
+        Ok(())
+    }
+
+    /// Same as [`set`](Self::set), for [`RECORD_OPTIONS`].
+    pub fn set_records(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let bad = refusal(RECORD_OPTIONS, name)?;
         let checks = &mut self.checks;
         match name {
             "DEBUG" => {
                 (checks.debug, checks.debugged) = check_options::debug(value).ok_or(bad)?;
             }
-            "HARDEN" => checks.harden = parse_switch(value).ok_or(bad)?,
-            _ => checks.guard = check_options::sampling(value).ok_or(bad)?,
+            _ => checks.harden = parse_switch(value).ok_or(bad)?,
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ const BATCH: usize = 8;
 
 impl<C: StackConfig> Built<C> {
     fn guards_slabs(&self, order: Order) -> bool {
-        C::Watch::MAY_HARDEN && self.guards_slabs && order < Order::PAGEBLOCK
+        C::Watch::MAY_RECORD && self.guards_slabs && order < Order::PAGEBLOCK
     }
 
     #[inline(never)]

@@ -53,10 +53,11 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     const NEW: Self;
     /// False if there are no instruments.
     const IS_ANY: bool = true;
-    /// True if hardening is one of them: only then is there code for guards of slabs.
-    const MAY_HARDEN: bool = false;
+    /// True if debugging and hardening are among them: only then is there code for what they need.
+    const MAY_RECORD: bool = false;
 
-    /// Prepares the instruments that `options` ask for. Called once, before the first request.
+    /// Prepares the instruments that `options` ask for, which may allocate unseen. Called once,
+    /// before the first request of the program.
     fn start(&self, _stack: &Stack<C>, _options: &CheckOptions) {}
 
     /// Serves a request while an instrument is on. `next` serves it without this instrument.
@@ -295,8 +296,8 @@ impl<C: StackConfig> Stack<C> {
         let kinds = self.built().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.has_classes.store(options.heap, Ordering::Release);
-        self.watch.start(self, &options.checks);
         self.ready.store(true, Ordering::Release);
+        self.watch.start(self, &options.checks);
         self.open_fast_paths();
         Ok(())
     }

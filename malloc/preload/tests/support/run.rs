@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-use quarry_mm::heap::options::CHECK_OPTIONS;
+use quarry_mm::heap::options::RECORD_OPTIONS;
 
 use super::{Group, Stats, full_library, library, testing_a_peer};
 
@@ -142,7 +142,7 @@ impl Run {
     /// One variable of the environment. For a variable that switches checks on, the run also uses
     /// the library with the checks, as `quarry run` does.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        if name.strip_prefix("QUARRY_").is_some_and(|name| CHECK_OPTIONS.named(name).is_some()) {
+        if name.strip_prefix("QUARRY_").is_some_and(|name| RECORD_OPTIONS.named(name).is_some()) {
             self.preload(full_library());
         }
         self.command.env(name, value);
