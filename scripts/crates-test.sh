@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 packages=()
-for manifest in {crates,bench,lab}/*/Cargo.toml; do
+for manifest in {malloc,bench}/*/Cargo.toml; do
     grep -q '^publish = false' "$manifest" \
         || packages+=(-p "$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n1)")
 done
