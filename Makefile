@@ -20,6 +20,8 @@ CARGO ?= cargo
 export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# As cargo names it.
+BUILT := $(TARGET)/release/libquarry_preload.so
 LIBRARY := $(TARGET)/release/libquarry.so
 FULL := $(TARGET)/release/libquarry-full.so
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. The lab's
@@ -118,6 +120,8 @@ stripped-libraries: library $(FULL)
 library:
 	@echo "==> building libquarry.so"
 	$(BUILD) build --release -p quarry-preload
+	@# The stripped file has the time of the one that it was made from.
+	@[ ! $(BUILT) -nt $(LIBRARY) ] || cp --remove-destination --preserve=timestamps $(BUILT) $(LIBRARY)
 command:
 	@echo "==> building the command quarry"
 	$(TOOL) -p quarry-cli --bin quarry
@@ -162,7 +166,7 @@ $(FULL): $(SOURCES)
 	@echo "==> building $(@F)"
 	$(BUILD) build --release -p quarry-preload --features full --target-dir $(TARGET)/slabs
 	@mkdir -p $(@D)
-	cp $(TARGET)/slabs/release/libquarry.so $@
+	cp $(TARGET)/slabs/release/$(notdir $(BUILT)) $@
 	@scripts/strip.sh $@
 
 # All policies are built in one folder: from one to the next, cargo compiles only the crates that
@@ -172,7 +176,7 @@ $(OTHERS): $(TARGET)/release/libquarry-%.so: $(SOURCES) $(SOURCES_OF_OTHERS)
 	@echo "==> building $(@F)"
 	$(IN_LAB)/slabs QUARRY_BUILD_SLAB=$* $(BUILD) build --release -p quarry-library
 	@mkdir -p $(@D)
-	cp $(TARGET)/slabs/release/libquarry.so $@
+	cp $(TARGET)/slabs/release/$(notdir $(BUILT)) $@
 	@scripts/strip.sh $@
 
 .PHONY: slabs

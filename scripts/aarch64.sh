@@ -94,6 +94,7 @@ if [ -n "$with_system" ]; then
         --message-format=json > "$out/tests.json"
 fi
 library="$out/build/$target/release/libquarry.so"
+cp "${library%.so}_preload.so" "$library"
 unset LD_LIBRARY_PATH
 scripts/aarch64-sequences.sh "$library"
 

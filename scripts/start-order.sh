@@ -6,8 +6,8 @@
 #   scripts/start-order.sh LIBRARY..
 #
 # Each LIBRARY has symbols, in the file or in LIBRARY.debug: libquarry.so and libquarry-full.so of
-# `make build`, and the libquarry.so of `cargo build --release -p quarry-preload` without the flags
-# of `make build`, which decide what is inlined. A breakpoint in each function, which goes when it
+# `make build`, and the library of `cargo build --release -p quarry-preload` without the flags of
+# `make build`, which decide what is inlined. A breakpoint in each function, which goes when it
 # is met, tells what a program executes; gdb sets them. Sequences are not disturbed: they have no
 # breakpoint inside.
 set -euo pipefail
