@@ -11,7 +11,9 @@
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
-//! become fewer in proportion. If a pass frees less than an eighth of the missing frames, the next
+//! become fewer in proportion. If step 2 ends early, because it has evicted all that is missing,
+//! step 3 asks for the same part less. (Otherwise a program that uses the memory of freed objects
+//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.) If a pass frees less than an eighth of the missing frames, the next
 //! pass has the next lower priority. (kswapd decides by the number of scanned pages. Quarry cannot,
 //! because a scanned object need not free a page.)
 //!
@@ -75,6 +77,9 @@ struct Run<'a, S> {
     has_drained: bool,
     has_drained_lists: bool,
     shares: (Share, Share),
+    /// Of the pages that this pass selected, those that it did not look at, because the pages
+    /// before them were enough: shrinkers are spared the same part.
+    unscanned: (u64, u64),
     /// Work since the level of pressure was last computed.
     window: Shrunk,
     pages: Shrunk,
@@ -113,6 +118,7 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         has_drained: false,
         has_drained_lists: false,
         shares: shares(stack, &enter),
+        unscanned: (0, 0),
         window: Shrunk::default(),
         pages: Shrunk::default(),
         objects: paid,
@@ -270,18 +276,24 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
             let listed = sizes.active + sizes.inactive;
             let most_scanned = self.shares.0.of(listed >> self.priority);
             let missing = u64::from(self.missing());
-            let missing = match self.caller {
+            let most = match self.caller {
                 ReclaimCaller::Background => missing.min(spare_frames(stack, cache)),
                 ReclaimCaller::Explicit => missing,
-            } as usize;
-            if most_scanned == 0 || missing == 0 {
+            };
+            if most_scanned == 0 || most == 0 {
                 continue;
             }
-            let most_scanned = usize::try_from(most_scanned).unwrap_or(usize::MAX);
-            let who = ScanFor::Background;
-            let request = ScanRequest { who, most: missing, most_scanned, until_ns: u64::MAX };
+            let most_pages = usize::try_from(most_scanned).unwrap_or(usize::MAX);
+            let (who, until_ns) = (ScanFor::Background, u64::MAX);
+            let request =
+                ScanRequest { who, most: most as usize, most_scanned: most_pages, until_ns };
             let done = cache.reclaim(zone.node(), &request);
             let looked_at = Shrunk { scanned: done.scanned, freed: done.freed };
+            // Pages that were kept at the floor are no reason to keep objects.
+            if most == missing {
+                self.unscanned.0 += most_scanned.saturating_sub(done.scanned);
+                self.unscanned.1 += most_scanned;
+            }
             self.pages += looked_at;
             self.window += looked_at;
             if done.freed > 0 && self.missing() > 0 {
@@ -305,7 +317,8 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
     fn ask_shrinkers(&mut self) {
         let most = objects_in(zones(self.stack).budget().used() as usize * FRAME_BYTES);
         let shrinkers = self.stack.cached().shrinkers();
-        let ask = Ask::Share(self.priority, self.shares.1);
+        let (left, of) = core::mem::take(&mut self.unscanned);
+        let ask = Ask::Share(self.priority, self.shares.1.less(left, of));
         let done = shrinkers.shrink(self.caller, ask, most);
         self.objects += done;
         self.window += done;

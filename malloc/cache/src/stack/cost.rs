@@ -30,6 +30,14 @@ impl Share {
     #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
+    /// The share without the part `left / of` of it, to within a 1,024th.
+    pub(super) fn less(self, left: u64, of: u64) -> Self {
+        const UNIT: u64 = 1024;
+        let part = u128::from(left.min(of)) * u128::from(UNIT) / u128::from(of.max(1));
+        let numerator = self.numerator.saturating_mul(UNIT - part as u64);
+        Self { numerator, denominator: self.denominator.saturating_mul(UNIT) }
+    }
+
     pub(super) fn of(self, amount: u64) -> u64 {
         let part = u128::from(amount) * 2 * u128::from(self.numerator);
         u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX)
@@ -82,6 +90,9 @@ mod tests {
         assert!((2000..2010).contains(&pages), "at least a third of all: {pages}");
         assert!((3990..=4000).contains(&objects), "at most two thirds: {objects}");
         assert_eq!(Share::EVEN.of(77), 77);
+        assert_eq!(Share::EVEN.less(0, 0).of(77), 77);
+        assert_eq!(Share::EVEN.less(25, 100).of(1000), 750);
+        assert_eq!(Share::EVEN.less(100, 100).of(1000), 0);
         assert_eq!(Share::EVEN.of(u64::MAX), u64::MAX);
     }
 

@@ -203,6 +203,73 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
     }
 }
 
+/// Objects whose memory another thread takes at once, and that of evicted pages as well, so that
+/// hardly a frame leaves the budget while its burst goes on.
+struct Taken<'a> {
+    objects: Objects<'a>,
+    takers: Objects<'a>,
+}
+
+impl Taken<'_> {
+    const BURST: usize = 12 * MIB;
+
+    fn has_room(&self) -> bool {
+        self.takers.len() < Self::BURST / Objects::SIZE
+    }
+}
+
+impl Shrinker for Taken<'_> {
+    fn count(&self, control: &ShrinkControl) -> Count {
+        self.objects.count(control)
+    }
+
+    fn scan(&self, control: &ShrinkControl) -> Scanned {
+        let freed = self.objects.free(control.objects);
+        let left = (Self::BURST / Objects::SIZE).saturating_sub(self.takers.len());
+        (0..left.min(freed as usize + 100)).take_while(|_| self.takers.add()).count();
+        Scanned::Objects { freed, scanned: freed }
+    }
+}
+
+/// A program that takes the memory of freed objects at once loses about the same part of them as of
+/// pages, although no number of freed objects helps.
+#[test]
+fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
+    let bed = bed();
+    let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
+    let cache = PageCaching::open(stack).expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let taken = Taken {
+        objects: Objects(stack, Mutex::default()),
+        takers: Objects(stack, Mutex::default()),
+    };
+    // SAFETY: the shrinker is removed below.
+    let shrinker = unsafe { stack.cached().shrinkers().add(&raw const taken, Default::default()) };
+    while taken.objects.len() * Objects::SIZE < 10 * MIB {
+        assert!(taken.objects.add());
+    }
+    let mut read = 0;
+    while !budget.is_below(Mark::Low) {
+        touch(cache, id, read).expect("above the low mark");
+        read += 1;
+    }
+    let (pages, all) = (cache.pages_of(id), taken.objects.len());
+    while taken.has_room() {
+        while !budget.is_below(Mark::Low) && taken.has_room() {
+            assert!(taken.takers.add());
+        }
+        balance(stack);
+    }
+    let kept = cache.pages_of(id) as f64 / pages as f64;
+    let kept_objects = taken.objects.len() as f64 / all as f64;
+    assert!(kept < 0.9 && kept_objects < 0.95, "both give: {kept} {kept_objects}");
+    assert!((0.5..2.0).contains(&(kept / kept_objects)), "{kept} {kept_objects}");
+    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+    taken.objects.free(u64::MAX);
+    taken.takers.free(u64::MAX);
+    end(&bed, cache, &[id]);
+}
+
 /// No shrinker owes what the page cache evicts for its own reads.
 #[test]
 fn a_cache_that_replaces_its_pages_takes_no_objects() {
