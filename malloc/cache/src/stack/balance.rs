@@ -13,9 +13,11 @@
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
 //! become fewer in proportion. If step 2 ends early, because it has evicted all that is missing,
 //! step 3 asks for the same part less. (Otherwise a program that uses the memory of freed objects
-//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.) If a pass frees less than an eighth of the missing frames, the next
-//! pass has the next lower priority. (kswapd decides by the number of scanned pages. Quarry cannot,
-//! because a scanned object need not free a page.)
+//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.)
+//!
+//! If a pass frees less than an eighth of the missing frames, the next pass has the next lower
+//! priority. (kswapd decides by the number of scanned pages. Quarry cannot, because a scanned
+//! object need not free a page.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, while the task is marked as reclaiming (`Reclaimers`).

@@ -33,8 +33,8 @@ impl Share {
     /// The share without the part `left / of` of it, to within a 1,024th.
     pub(super) fn less(self, left: u64, of: u64) -> Self {
         const UNIT: u64 = 1024;
-        let part = u128::from(left.min(of)) * u128::from(UNIT) / u128::from(of.max(1));
-        let numerator = self.numerator.saturating_mul(UNIT - part as u64);
+        let part = left.min(of).saturating_mul(UNIT) / of.max(1);
+        let numerator = self.numerator.saturating_mul(UNIT - part);
         Self { numerator, denominator: self.denominator.saturating_mul(UNIT) }
     }
 

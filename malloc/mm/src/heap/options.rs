@@ -192,7 +192,7 @@ options! {
     /// Options of builds with guard pages: shared objects, and crates with the feature `guard`.
     GUARD_OPTIONS:
     name: "GUARD", accepted: "0, milliseconds or all",
-    meaning: "an object between guard pages each so often, or as many as there is room for (0)";
+    meaning: "objects between guard pages now and then, or all that fit (0)";
 }
 
 options! {

@@ -115,7 +115,7 @@ impl<P: Arrays> SheafView<'_, P> {
     pub fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
         let (context, own, place) = (self.context, self.own, (slot, self.array()));
         let mut means = Means {
-            limits: &|| CacheLimits::rooms(context.zones),
+            limits: &|| CacheLimits::rooms(context.zones, context.percpu.area()),
             may_widen: &|objects| may_widen && self.has_width_left(slot, objects),
             take: &mut |array, objects| self.policy.take_back(context, array, objects),
         };
@@ -342,7 +342,7 @@ impl Sheaf {
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
         // If room is short, the slot with the most room gives it up, for slots that started later.
-        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones).all;
+        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones, area).all;
         let is_short = context.limits.was_crowded() || is_too_much;
         let largest = || area.awake().max_by_key(|slot| area.slot_room(*slot));
         let largest = if is_short { largest() } else { None };
@@ -381,7 +381,8 @@ impl Sheaf {
         context: &SlabContext<'_, P>,
         others: usize,
     ) -> Result<(), Broken> {
-        context.percpu.area().validate_room(CacheLimits::rooms(context.zones).slot)?;
+        let area = context.percpu.area();
+        area.validate_room(CacheLimits::rooms(context.zones, area).slot)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.each_cache() {
             let view = self.at(cache);
@@ -519,7 +520,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let view = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
-            percpu.make_room(array, &CacheLimits::rooms(context.zones), &mut |array, objects| {
+            let limits = CacheLimits::rooms(context.zones, percpu.area());
+            percpu.make_room(array, &limits, &mut |array, objects| {
                 self.take_back(context, array, objects);
             });
         }

@@ -176,7 +176,7 @@ fn idle_cpus_are_not_looked_at() {
     fill(&bed.stack, 5, 200);
     on_cpu(1);
     fill(&bed.stack, 5, 200);
-    assert_eq!(awake(), [1, 2]);
+    assert_eq!((awake(), area.awake_slots()), (vec![1, 2], 2));
     bed.stack.look(&mut state, 0, 0);
     assert_eq!(awake(), [1, 2], "both have been used again");
     let touched: Vec<u32> = (0..CPUS).filter(|cpu| is_touched(&bed, *cpu)).collect();

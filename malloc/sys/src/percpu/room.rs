@@ -195,6 +195,12 @@ impl SlotArea {
         }
     }
 
+    /// The number of slots whose arrays have room, without those beyond the first 1,000 or so.
+    #[must_use]
+    pub fn awake_slots(&self) -> usize {
+        self.rooms.awake.iter().map(|word| word.load(Relaxed).count_ones() as usize).sum()
+    }
+
     /// The slots whose arrays have room, in order.
     pub fn awake(&self) -> impl Iterator<Item = SlotIndex> {
         (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
