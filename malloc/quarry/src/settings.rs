@@ -321,8 +321,8 @@ fn tell(name: &str, value: &str, set: Result<(), OptionError>, limit_frames: u32
         )),
         Err(OptionError::UnknownName) if !HAS_RECORDS && RECORD_OPTIONS.named(name).is_some() => {
             warn(format_args!(
-                "QUARRY_{name}={value}: there are no such checks in here; libquarry-full.so has \
-                 them, and `quarry run` takes it where they are asked for"
+                "QUARRY_{name}={value}: only libquarry-full.so has these checks; `quarry run` \
+                 takes it where they are asked for"
             ));
         }
         Err(OptionError::UnknownName) => {

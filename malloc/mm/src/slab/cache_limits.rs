@@ -42,9 +42,13 @@ const EMPTY_LEAST: usize = 2 << 20;
 /// All caches together may hold more empty slabs, up to the bytes in use divided by this.
 const EMPTY_SHARE: usize = 128;
 
+/// In a cache line of its own: slow paths of all CPUs read it.
+#[repr(align(64))]
+struct Barns(AtomicUsize);
+
 /// Bytes that all caches of a stack hold beyond objects in use.
 pub struct CacheLimits {
-    barns: AtomicUsize,
+    barns: Barns,
     empty: AtomicUsize,
     loose: AtomicUsize,
     turn: AtomicUsize,
@@ -56,7 +60,7 @@ impl CacheLimits {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            barns: AtomicUsize::new(0),
+            barns: Barns(AtomicUsize::new(0)),
             empty: AtomicUsize::new(0),
             loose: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
@@ -68,7 +72,7 @@ impl CacheLimits {
     #[must_use]
     pub fn barns(&self) -> usize {
         // `slam` counts without a lock, so bytes may be subtracted before they are added.
-        (self.barns.load(Relaxed) as isize).max(0) as usize
+        (self.barns.0.load(Relaxed) as isize).max(0) as usize
     }
 
     /// Bytes of empty slabs.
@@ -86,16 +90,16 @@ impl CacheLimits {
     /// more than the bound under pressure, because objects in barns count as used.
     #[must_use]
     pub fn barns_most(zones: &Zones) -> usize {
-        Self::within_limit(zones, share(zones, BARNS_SHARE).max(BARNS_LEAST))
+        Self::within_limit(zones, 0)
     }
 
-    fn within_limit(zones: &Zones, most: usize) -> usize {
+    /// The bytes in use divided by [`BARNS_SHARE`], at least `least` and [`BARNS_LEAST`], as far as
+    /// the limit of the budget allows.
+    fn within_limit(zones: &Zones, least: usize) -> usize {
         let budget = zones.budget();
-        let left = match budget.limit() {
-            u32::MAX => usize::MAX / 2,
-            limit => limit.saturating_sub(budget.used()) as usize * FRAME_BYTES,
-        };
-        most.min(Self::barns_pressed(zones).saturating_add(left / 2))
+        let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
+        let most = share(zones, BARNS_SHARE).max(BARNS_LEAST).max(least);
+        most.min(Self::barns_pressed(zones) + left / 2)
     }
 
     /// Bounds of the room of arrays: all together may have as much as barns may hold, or more if
@@ -103,7 +107,7 @@ impl CacheLimits {
     #[inline(never)]
     pub(super) fn rooms(zones: &Zones, area: &SlotArea) -> Limits {
         let of_slots = (area.awake_slots() * SLOT_SHARE).min(share(zones, SLOTS_SHARE));
-        let all = Self::barns_most(zones).max(Self::within_limit(zones, of_slots));
+        let all = Self::within_limit(zones, of_slots);
         Limits { slot: SLOT_MOST, all, least: SLOT_LEAST, ..Limits::NONE }
     }
 
@@ -119,7 +123,7 @@ impl CacheLimits {
 
     /// Counts a change of the bytes in a barn.
     pub fn barn_changed(&self, before: usize, after: usize) {
-        self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
+        self.barns.0.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 
     pub(super) fn empty_changed(&self, cache: &Cache, before: u32, after: u32) {

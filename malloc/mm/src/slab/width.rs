@@ -58,7 +58,9 @@ pub(super) struct Means<'a> {
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 
-/// The widths of the arrays of one cache, set before their first use.
+/// The widths of the arrays of one cache, set before their first use. Nothing that is written later
+/// shares their cache line, which every miss of every CPU reads.
+#[repr(align(64))]
 pub(super) struct Width {
     narrow_sheaf: AtomicU32,
     /// Most room of a wide array, in objects; 0 if the cache has no wide arrays.

@@ -26,7 +26,9 @@ pub(super) struct State {
     pub(super) counts: Counts,
 }
 
+/// In a cache line of its own: each critical section writes it, and slow paths of all CPUs read it.
 #[derive(Default)]
+#[repr(align(64))]
 struct Published {
     /// Frames on the free lists; `dirty` counts those of them that are not known to be zero.
     free: AtomicU32,
