@@ -2,18 +2,23 @@
 //! document's programs do besides memory management.
 
 use anyhow::{Context, Result, bail};
+use quarry_replay::documents::DOCUMENTS;
 use quarry_sim::{CacheSizes, Costs, Topology, Waiting};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The files of the documents' machines, by name.
-const FILES: [(&str, &str); 4] = [
-    ("002", include_str!("../data/machines/002.toml")),
+/// Machines of no document, by name.
+const OTHERS: [(&str, &str); 2] = [
     ("two-cpus", include_str!("../data/machines/two-cpus.toml")),
-    ("004", include_str!("../data/machines/004.toml")),
     ("llfree", include_str!("../data/machines/llfree.toml")),
 ];
+
+/// The files of all machines, by name: those of documents have the document's number.
+fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_documents = DOCUMENTS.iter().map(|document| (document.number, document.machine));
+    of_documents.filter(|(_, file)| !file.is_empty()).chain(OTHERS)
+}
 
 /// Fields of [`Costs`] that are not numbers. The file has them at its top level, not as constants.
 const NO_CONSTANTS: [&str; 5] = ["ghz", "idle_states", "waiting", "frames_have_lines", "caches"];
@@ -64,9 +69,9 @@ pub(crate) struct MachineFile {
 }
 
 impl MachineFile {
-    /// The machine of this name, which must be one of [`FILES`].
+    /// The machine of this name, which must be one of [`files`].
     pub(crate) fn named(name: &str) -> Self {
-        let (name, text) = FILES.iter().find(|(known, _)| *known == name).expect("a file");
+        let (name, text) = files().find(|(known, _)| *known == name).expect("a file");
         let file: Self = toml::from_str(text).expect("a test reads each file");
         let mut sources = file.constants.values().map(|it| &it.from);
         assert!(sources.all(|it| !it.is_empty()), "{name}: a constant without its source");
@@ -132,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_machine_has_all_constants_with_their_sources() {
-        for (name, _) in FILES {
+        for (name, _) in files() {
             let machine = MachineFile::named(name);
             machine.topology().validate().unwrap();
             let costs = machine.costs().unwrap();

@@ -1,8 +1,9 @@
-//! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what each path
+//! The kernel paths of the documents' benchmarks, read from `lab/documents`: what each path
 //! allocates and frees, and which threads walk it.
 
 use crate::card::{self, Card};
 use crate::crew::{self, Crew, Load, Place};
+use crate::documents;
 use crate::memory::{KernelMemory, Pages};
 pub use crate::path::Work;
 use crate::path::{Line, Path, Piece, Source};
@@ -110,9 +111,8 @@ struct SoloRow {
     space: bool,
 }
 
-static TABLES: LazyLock<BTreeMap<String, Table>> = LazyLock::new(|| {
-    toml::from_str(include_str!("../data/paths.toml")).expect("a test reads all paths")
-});
+static TABLES: LazyLock<BTreeMap<String, Table>> =
+    LazyLock::new(|| documents::tables(|document| document.paths));
 
 /// The figures of one row of a benchmark; they complete the path.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,6 +3,7 @@
 //! stacks with chosen policies.
 //!
 //! ```text
+//! documents  what is known of each document, as data in a folder
 //! kernels   the paths of the documents' benchmarks, read from data, and the tasks that walk them
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
@@ -30,6 +31,7 @@ pub mod bulk;
 pub mod card;
 pub mod costs;
 pub mod crew;
+pub mod documents;
 pub mod file_cache;
 pub mod file_loads;
 mod flight;

@@ -2,12 +2,11 @@
 //!
 //! An experiment is a type whose fields are its options ([`Plan`](plan::Plan)). It turns the
 //! options into an [`Experiment`](quarry_harness::experiment::Experiment), and prints the tables of
-//! a run. A new experiment needs a file and a line in [`REGISTRY`].
+//! a run. A new experiment needs a file and a line in [`OWN`].
 //!
 //! The smallest experiment is `Doubling` in the tests below. An experiment with sample processes of
-//! its own also implements `Work`. A replay of a kernel path needs a table in `data/replays.toml`,
-//! a line here, and a line of `EXPERIMENTS` in `tests/lab/replay.rs`. The documents' figures that
-//! replays are compared with are in `data/documents`.
+//! its own also implements `Work`. The replay of a kernel path needs only a table in the folder of
+//! its document (`lab/documents`).
 
 mod cast;
 mod churn;
@@ -34,8 +33,10 @@ use quarry_compare::FindLibrary;
 use quarry_harness::launch::WorkKind;
 use quarry_harness::table::{Table, words};
 use std::io::Write;
+use std::sync::LazyLock;
 
-const REGISTRY: &[Entry] = &[
+/// The experiments that are not a document's.
+const OWN: &[Entry] = &[
     Entry::of::<malloc_patterns::MallocPatterns>("~12 s"),
     Entry::of::<fleet::Fleet>("~2 s"),
     Entry::of::<peers::Peers>("~40 s"),
@@ -47,27 +48,13 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<churn::Churn>("~2 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
     Entry::of::<containment::Containment>("~4 min"),
-    Entry::of_replay("netperf-udp-stream", "~2 s"),
-    Entry::of_replay("netperf-tcp-stream", "~2 s"),
-    Entry::of_replay("udp-u-1k", "~1 s"),
-    Entry::of_replay("udp-u-4k", "~1 s"),
-    Entry::of_replay("sockperf-udp-throughput", "~1 s"),
-    Entry::of_replay("sockperf-tcp-throughput", "~7 s"),
-    Entry::of_replay("sockperf-under-load", "~1 s"),
-    Entry::of_replay("tcp-rr", "~3 s"),
-    Entry::of_replay("hackbench", "~1 s"),
-    Entry::of_replay("fsmark", "~1 s"),
-    Entry::of_replay("page-fault1", "~2 s"),
-    Entry::of_replay("list-free", "~1 s"),
-    Entry::of_replay("sparsetruncate-tiny", "~1 s"),
-    Entry::of_replay("sparsetruncate-large", "~1 s"),
-    Entry::of_replay("bonnie", "~3 s"),
-    Entry::of_replay("reaim", "~1 s"),
-    Entry::of_replay("dbench4", "~1 s"),
-    Entry::of_replay("varmail", "~1 s"),
     Entry::of::<one_budget::OneBudget>("~2 s"),
     Entry::of::<empty::Empty>("~1 s"),
 ];
+
+/// All experiments.
+static REGISTRY: LazyLock<Vec<Entry>> =
+    LazyLock::new(|| OWN.iter().copied().chain(replay::entries()).collect());
 
 /// An experiment that the user has chosen, with its options.
 pub struct Chosen(Ready);
@@ -87,7 +74,7 @@ impl Chosen {
 
 impl FromArgMatches for Chosen {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Self::among(REGISTRY, matches)
+        Self::among(&REGISTRY, matches)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -100,7 +87,7 @@ impl Subcommand for Chosen {
     fn augment_subcommands(command: Command) -> Command {
         // Deferred until this subcommand is parsed. Other commands, above all sample processes,
         // need not build the options of all experiments.
-        command.defer(|command| with_entries(command, REGISTRY))
+        command.defer(|command| with_entries(command, &REGISTRY))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {
@@ -127,7 +114,8 @@ pub(crate) fn list() -> String {
 }
 
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
-    REGISTRY.iter().filter_map(|entry| entry.work)
+    // Each sample process comes here, so this reads no document.
+    OWN.iter().filter_map(|entry| entry.work).chain([replay::WORK])
 }
 
 #[cfg(test)]

@@ -255,6 +255,7 @@ impl Staged {
 
 pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 
+#[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// The time of a run with `--quick`, roughly, such as `~2 s`.

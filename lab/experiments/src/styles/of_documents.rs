@@ -1,7 +1,7 @@
 //! The documents' own tables (000 and 001) for an experiment, in the layout of the run's table.
 
 use super::mmtests::{OF_RATES, OF_TIMES, PrintedRow, Table};
-use super::published::MMTESTS;
+use super::published;
 
 /// Kernel releases, which the documents print above kernel names, by document and machine.
 const RELEASES: &[(&str, &str, &str)] = &[
@@ -19,7 +19,7 @@ pub(super) struct Documented {
 /// Returns for each machine the documents' table whose benchmark has the experiment's name.
 pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     let mut tables: Vec<Documented> = Vec::new();
-    for line in MMTESTS.lines().skip(1) {
+    for line in published::mmtests() {
         let fields: Vec<&'static str> = line.split(',').collect();
         let &[number, machine, benchmark, ..] = &fields[..] else { continue };
         if benchmark != experiment {

@@ -1,7 +1,12 @@
 //! Every number of the tables in the documents, as data.
 
-/// Documents 000 and 001.
-pub(crate) const MMTESTS: &str = include_str!("../../../documents/mmtests_tables.csv");
+use quarry_replay::documents::DOCUMENTS;
+
+/// The lines of the documents' tables that have the columns of mmtests.
+pub(crate) fn mmtests() -> impl Iterator<Item = &'static str> {
+    DOCUMENTS.iter().flat_map(|document| document.tables.lines().skip(1))
+}
+
 /// Document 002: transactions by SLUB and SLAB.
 pub(crate) const TCP_RR: &str = include_str!("../../../documents/002/tcp_rr_slub_slab.csv");
 /// Document 004: page faults before and after its change of the LRU lists.

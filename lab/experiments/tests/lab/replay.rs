@@ -4,6 +4,7 @@ use crate::runs::{meta, results, samples};
 use crate::support::{lab, lab_on_one_cpu};
 use assert_cmd::Command;
 use predicates::str::contains;
+use quarry_replay::documents::DOCUMENTS;
 use serde_json::Value;
 
 /// Mean of a counter per operation over all samples of a variant.
@@ -19,24 +20,17 @@ fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
     count as f64 / operations as f64
 }
 
-const EXPERIMENTS: [&str; 12] = [
-    "netperf-udp-stream",
-    "netperf-tcp-stream",
-    "udp-u-1k",
-    "udp-u-4k",
-    "sockperf-udp-throughput",
-    "sockperf-tcp-throughput",
-    "sockperf-under-load",
-    "tcp-rr",
-    "hackbench",
-    "fsmark",
-    "page-fault1",
-    "list-free",
-];
-
-/// The experiments whose rows are loads of file systems.
-const OF_FILES: [&str; 6] =
-    ["sparsetruncate-tiny", "sparsetruncate-large", "bonnie", "reaim", "dbench4", "varmail"];
+/// The name of each document's experiment, and whether its rows are loads of file systems.
+fn experiments() -> impl Iterator<Item = (String, bool)> {
+    DOCUMENTS.iter().flat_map(|document| {
+        let file: toml::Table = toml::from_str(document.experiments).expect("it is TOML");
+        let all = file["experiment"].as_array().expect("a list").clone();
+        all.into_iter().map(|experiment| {
+            let name = experiment["name"].as_str().expect("a text").to_owned();
+            (name, experiment["rows"][0].get("load").is_some())
+        })
+    })
+}
 
 /// Checks that every sample was taken, and that all messages arrived.
 fn check(samples: &[Value]) {
@@ -52,10 +46,12 @@ fn check(samples: &[Value]) {
 
 #[test]
 fn every_replay_runs_and_loses_no_message() {
-    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
+    let mut count = 0;
+    for (experiment, _) in experiments() {
+        count += 1;
         let (_folder, place) = results();
         lab()
-            .args(["run", experiment, "--quick", "--millis=5", "--seed=1", "--out"])
+            .args(["run", &experiment, "--quick", "--millis=5", "--seed=1", "--out"])
             .arg(&place)
             .assert()
             .success()
@@ -65,17 +61,18 @@ fn every_replay_runs_and_loses_no_message() {
         check(&samples);
         assert_eq!(meta(&place)["experiment"], experiment);
     }
+    assert!(count >= 18, "{count} experiments");
 }
 
 #[test]
 fn help_says_what_is_modelled_and_what_is_not() {
-    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
-        let limits = match OF_FILES.contains(&experiment) {
+    for (experiment, is_of_files) in experiments() {
+        let limits = match is_of_files {
             false => "only the CPUs of this machine run",
             true => "no journal and no path lookup",
         };
         lab()
-            .args(["run", experiment, "--help"])
+            .args(["run", &experiment, "--help"])
             .assert()
             .success()
             .stdout(contains("Models "))
@@ -90,7 +87,7 @@ fn one_cpu_and_more_tasks_than_cpus_are_enough() {
     for experiment in ["udp-u-4k", "tcp-rr", "hackbench", "page-fault1"] {
         let (_folder, place) = results();
         let run = lab_on_one_cpu()
-            .args(["run", experiment, "--quick"])
+            .args(["run", &experiment, "--quick"])
             .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.18", "--out"])
             .arg(&place)
             .output()

@@ -1,4 +1,4 @@
-//! The loads by name, read from `data/file_loads.toml`, and the tasks that run one.
+//! The loads by name, read from `lab/documents`, and the tasks that run one.
 
 use super::aim::Aim;
 use super::bonnie::Bonnie;
@@ -8,6 +8,7 @@ use super::sparse::Sparse;
 use super::system::FileSystem;
 use super::tally::Tally;
 use super::varmail::Varmail;
+use crate::documents;
 use crate::file_cache::FileCache;
 use crate::host::{Mutex, scope, spawn};
 use crate::memory::Counters;
@@ -27,7 +28,7 @@ enum Kind {
     Aim(Aim),
 }
 
-/// A load as `data/file_loads.toml` has it; that file explains the fields.
+/// A load as a document's `loads.toml` has it; `lab/documents/README.md` explains the fields.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FileLoad {
     /// The stack's budget: this many MiB, plus the part of the files' pages that the next field
@@ -43,9 +44,8 @@ pub struct FileLoad {
     kind: Kind,
 }
 
-static LOADS: LazyLock<BTreeMap<String, FileLoad>> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../data/file_loads.toml")).expect("a test reads all loads")
-});
+static LOADS: LazyLock<BTreeMap<String, FileLoad>> =
+    LazyLock::new(|| documents::tables(|document| document.loads));
 
 /// The result of a load.
 #[derive(Clone, Debug, Default)]

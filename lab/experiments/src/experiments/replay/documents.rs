@@ -1,7 +1,7 @@
 //! The documents' figures that replays are compared with.
 
 use super::row::Row;
-use crate::styles::published::{MMTESTS, PAGE_FAULT, TCP_RR};
+use crate::styles::published::{PAGE_FAULT, TCP_RR, mmtests};
 use quarry_harness::table;
 use quarry_replay::policies::Policies;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub(crate) struct Document {
 
 /// netperf's UDP_STREAM without and with lists for higher orders. The commit that added these to
 /// Linux 5.14 (44042b449872) has the figures, which its author measured on 5.13-rc2.
-const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
+const MAINLINE: &str = include_str!("../../../../documents/000/mainline_5_14.csv");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,7 +155,9 @@ impl Table {
                 };
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
-                let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
+                let lines = mmtests()
+                    .map(|line| line.split(',').collect::<Vec<_>>())
+                    .filter(|fields| fields[1..5] == wanted[..]);
                 // Each line compares another kernel with the baseline, the same in all lines.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);

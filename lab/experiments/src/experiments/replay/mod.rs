@@ -80,15 +80,21 @@ fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-impl Entry {
-    pub(super) const fn of_replay(name: &'static str, quick: &'static str) -> Self {
-        let work = Some(WorkKind::of::<ReplaySample>());
-        let parse = |name: &str, matches: &ArgMatches| {
+/// The work of all replays.
+pub(super) const WORK: WorkKind = WorkKind::of::<ReplaySample>();
+
+/// The documents' experiments.
+pub(super) fn entries() -> impl Iterator<Item = Entry> {
+    Spec::all().map(|spec| Entry {
+        name: &spec.name,
+        quick: &spec.quick_takes,
+        work: Some(WORK),
+        augment,
+        parse: |name, matches| {
             let replaying = parse(name, matches)?;
             Ok(Staged::ready(|lab| replaying.stage(lab)))
-        };
-        Self { name, quick, work, augment, parse }
-    }
+        },
+    })
 }
 
 fn spec_of(name: &str) -> &'static Spec {

@@ -11,7 +11,7 @@ use quarry_replay::memory::CacheCounts;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-const DOCUMENT: &str = include_str!("../../../data/documents/003_profile.csv");
+const DOCUMENT: &str = include_str!("../../../../documents/003/profile.csv");
 
 /// Functions of the document's profile, by their names in kernels of that time; for each, the
 /// counter of its calls and the figure that is the cost of one call. Their product stands for the

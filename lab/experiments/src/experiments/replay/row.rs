@@ -10,9 +10,9 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Rows {
     name: String,
-    /// A path of `paths.toml`; `None` for a load of file systems.
+    /// A path of a document's `paths.toml`; `None` for a load of file systems.
     path: Option<String>,
-    /// A load of `file_loads.toml`.
+    /// A load of a document's `loads.toml`.
     load: Option<String>,
     #[serde(default)]
     bytes: Vec<u64>,

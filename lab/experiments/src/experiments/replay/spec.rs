@@ -1,11 +1,12 @@
 //! The experiments that replay a kernel path and the lines of their tables, read from
-//! `data/replays.toml`.
+//! `lab/documents` and, as far as they share it, from `data/replays.toml`.
 
 use super::documents::Document;
 use super::row::{Row, Rows};
 use anyhow::Result;
 use quarry_harness::nearest;
 use quarry_harness::results::Metric;
+use quarry_replay::documents::DOCUMENTS;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -20,11 +21,26 @@ struct Replays {
     /// Metrics that explain figures, by the name in `explained_by`.
     explanations: BTreeMap<String, Vec<Metric>>,
     legends: BTreeMap<String, String>,
+    #[serde(default)]
+    experiment: Vec<Spec>,
+}
+
+/// The experiments of one document.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfDocument {
     experiment: Vec<Spec>,
 }
 
 static REPLAYS: LazyLock<Replays> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../../data/replays.toml")).expect("a test reads all of them")
+    let text = include_str!("../../../data/replays.toml");
+    let mut replays: Replays = toml::from_str(text).expect("a test reads all of them");
+    for document in &DOCUMENTS {
+        let of_document: OfDocument = toml::from_str(document.experiments)
+            .unwrap_or_else(|error| panic!("document {}: {error}", document.number));
+        replays.experiment.extend(of_document.experiment);
+    }
+    replays
 });
 
 #[derive(Deserialize)]
@@ -36,6 +52,8 @@ pub(crate) struct Spec {
     pub(super) variants: String,
     pub(super) tasks: String,
     pub(super) quick_tasks: String,
+    /// The time of a run with `--quick`, roughly.
+    pub(super) quick_takes: String,
     pub(super) declared_cpus: u32,
     /// Memory of the document's machine in GiB, 0 if the document does not state it; and its nodes.
     #[serde(default)]
@@ -77,6 +95,11 @@ pub(super) struct Amount {
 }
 
 impl Spec {
+    /// All experiments, in the order of the documents.
+    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
+        REPLAYS.experiment.iter()
+    }
+
     /// The experiment of this name.
     pub(super) fn find(name: &str) -> Result<&'static Self> {
         let names: Vec<&str> = REPLAYS.experiment.iter().map(|spec| spec.name.as_str()).collect();

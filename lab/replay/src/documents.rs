@@ -1,0 +1,57 @@
+//! The documents: each is a folder of `lab/documents`, whose page says what its files are. A further
+//! document is a new folder, and an entry here.
+
+/// What is known of a document, as data. A document lacks what is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Document {
+    /// Its number, which is the name of its folder.
+    pub number: &'static str,
+    /// The kernel paths of its benchmarks.
+    pub paths: &'static str,
+    /// Loads of file systems.
+    pub loads: &'static str,
+    /// The experiments that replay them.
+    pub experiments: &'static str,
+    /// Its machine, for predictions.
+    pub machine: &'static str,
+    /// The figures of its tables, in the columns of mmtests.
+    pub tables: &'static str,
+}
+
+impl Document {
+    const EMPTY: Self =
+        Self { number: "", paths: "", loads: "", experiments: "", machine: "", tables: "" };
+}
+
+macro_rules! document {
+    ($number:literal: $($part:ident $ending:literal),+) => {
+        Document {
+            number: $number,
+            $($part: include_str!(
+                concat!("../../documents/", $number, "/", stringify!($part), $ending)
+            ),)+
+            ..Document::EMPTY
+        }
+    };
+}
+
+/// All documents, in order.
+pub const DOCUMENTS: [Document; 5] = [
+    document!("000": paths ".toml", experiments ".toml", tables ".csv"),
+    document!("001": paths ".toml", loads ".toml", experiments ".toml", tables ".csv"),
+    document!("002": paths ".toml", experiments ".toml", machine ".toml"),
+    document!("003": paths ".toml", experiments ".toml"),
+    document!("004": paths ".toml", experiments ".toml", machine ".toml"),
+];
+
+/// The tables of one kind of all documents' files together.
+pub(crate) fn tables<T: serde::de::DeserializeOwned>(
+    part: impl Fn(&Document) -> &'static str,
+) -> std::collections::BTreeMap<String, T> {
+    let all = DOCUMENTS.iter().map(|document| {
+        let tables: std::collections::BTreeMap<String, T> = toml::from_str(part(document))
+            .unwrap_or_else(|error| panic!("document {}: {error}", document.number));
+        tables
+    });
+    all.flatten().collect()
+}
