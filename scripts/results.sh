@@ -5,7 +5,7 @@
 # stays. On pages of results, and in memory.md and programs.md, the block of `quarry lab run` or
 # `compare` keeps command, date and machine, and links to its output, lab/recorded/PAGE-N.txt.gz.
 #
-#   scripts/results.sh [PAGE..]     PAGE.md in lab/results, docs/results or docs; without 000 to 004
+#   scripts/results.sh [PAGE..]     PAGE.md in lab/results, docs/results or docs; else all documents
 #
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to the command
 # that the page shows. The raw samples are in $RUNS, by default a folder under target/results that
@@ -142,7 +142,7 @@ fill() {
 }
 
 pages=("$@")
-((${#pages[@]})) || pages=(000 001 002 003 004)
+((${#pages[@]})) || for page in lab/results/[0-9]*.md; do pages+=("$(basename "$page" .md)"); done
 for page in "${pages[@]}"; do
     for file in {lab/results,docs/results,docs}/$page.md; do
         [[ ! -f $file ]] || break

@@ -36,8 +36,11 @@ fn slab_policies_are_known_everywhere() {
     let page = include_str!("../../../../docs/options.md");
     let row = page.lines().find(|line| line.starts_with("| `QUARRY_SLAB` |"));
     let listed = &row.expect("it describes the option").replace('`', "");
+    let of_commands = include_str!("../../../../bench/cli/src/policies.rs");
     for policy in SLAB_POLICIES {
         is_known(listed, policy.name, policy.page, policy.about);
+        let name = policy.name;
+        assert!(of_commands.contains(&format!("{name:?}")), "{name} in bench/cli/src/policies.rs");
     }
     assert_eq!(slab_policy("slob"), None);
     for (alias, name) in SLAB_ALIASES {

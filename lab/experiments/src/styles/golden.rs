@@ -111,7 +111,7 @@ fn normal(line: &str) -> String {
 #[test]
 fn percentages_follow_from_their_inputs_but_for_one() {
     let rows = rows();
-    assert_eq!(rows.len(), 115);
+    assert_eq!(rows.iter().filter(|row| row.document <= "001").count(), 115);
     for row in &rows {
         assert_eq!(row.follows(), !row.is_exception(), "{}", row.text());
     }

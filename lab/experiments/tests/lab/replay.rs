@@ -27,7 +27,8 @@ fn experiments() -> impl Iterator<Item = (String, bool)> {
         let all = file["experiment"].as_array().expect("a list").clone();
         all.into_iter().map(|experiment| {
             let name = experiment["name"].as_str().expect("a text").to_owned();
-            (name, experiment["rows"][0].get("load").is_some())
+            let by = experiment.get("explained_by").and_then(toml::Value::as_str);
+            (name, by == Some("files"))
         })
     })
 }
