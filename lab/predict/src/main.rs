@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A document's machine needs a file in `data/machines`, in which every constant names its source,
-//! and a line in `machine`. A document's cells need a file here and arms in `cells` and
-//! `suppositions`.
+//! and a line in `machine`. A document's cells need a file here, a line of `DOCUMENTS`, arms in
+//! `cells` and `suppositions`, and a value of `PredictArgs` in `lab/experiments/src/predict.rs`.
 
 #[cfg(not(quarry_sim))]
 compile_error!("quarry-predict needs RUSTFLAGS=\"--cfg quarry_sim\", as `make lab` sets it");

@@ -1,4 +1,4 @@
-//! The documents' workloads (the documents are five messages of kernel developers, see
+//! The documents' workloads (the documents are messages of kernel developers, see
 //! `docs/kernel-developers.md`): the allocations and frees of their kernel paths, replayed on
 //! stacks with chosen policies.
 //!

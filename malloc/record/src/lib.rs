@@ -14,7 +14,8 @@
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; on its own,
 //! `profile_bell`.
 //!
-//! A new field needs a new `VERSION`, and code in `malloc/mm/src/stack/record.rs` that fills it.
+//! A new field or event needs a new `VERSION`, and code in `malloc/mm/src/stack/record.rs` that
+//! fills it.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! LRU policies of other eras.
 //!
-//! A new policy is a file here, a line in `registry.rs` and a page in `lab/docs/policies`. Files
-//! use only those to their left:
+//! A new policy is a file here, a line in `registry.rs`, a page in `lab/docs/policies` and a row in
+//! its `README.md`. Files use only those to their left:
 //!
 //! ```text
 //! single -> registry

@@ -1,7 +1,7 @@
 //! Page policies of other eras.
 //!
-//! A new policy is a file here, a line in `registry.rs` and a page in `lab/docs/policies`. Files
-//! use only those to their left:
+//! A new policy is a file here, a line in `registry.rs`, a page in `lab/docs/policies` and a row in
+//! its `README.md`. Files use only those to their left:
 //!
 //! ```text
 //! order0, v2016, v5_14, v6_7, v6_18_wide -> registry    machine

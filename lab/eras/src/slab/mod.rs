@@ -1,7 +1,7 @@
 //! Slab policies of other eras, and `slam`.
 //!
-//! A new policy is a file (or a folder) here, a line in `names.rs` and in `registry.rs`, and a page
-//! in `lab/docs/policies`. Files use only those to their left:
+//! A new policy is a file (or a folder) here, and a line in `names.rs` and in `registry.rs`;
+//! `CONTRIBUTING.md` names what else it needs. Files use only those to their left:
 //!
 //! ```text
 //! names, mechanisms, arrays, one_cache, records, freelist
