@@ -173,6 +173,9 @@ impl Costs {
         }
     }
 
+    /// The text of a file of costs: a server of 2024.
+    pub const OF_2024: &str = include_str!("../data/server-2024.toml");
+
     /// Reads costs from the text of a TOML file; costs that it does not name keep their defaults.
     ///
     /// # Errors
@@ -262,6 +265,8 @@ mod tests {
         assert_eq!((costs.remote_ns, costs.waiting), (200, Waiting::Ticket));
         assert_eq!(costs.hit_ns, Costs::default().hit_ns);
         Costs::none().validate().expect("the cheapest machine is one");
+        let newer = Costs::from_toml(Costs::OF_2024).expect("accepted");
+        assert_eq!((newer.waiting, newer.section_ns), (Waiting::Futex, costs.section_ns));
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! the descriptions of machines. `lab/docs/simulator.md` says what the machine can show, and what
 //! not.
 //!
-//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`;
-//! `by_address`, `caches`, `lines`, `locks`, `state`, `machine`, `task`, `simulation`, `simulate`.
+//! Order of the files, each using only those before it: `topology`, `costs`, `outcome`, `random`;
+//! `by_address`, `caches`, `line_waits`, `lines`, `locks`, `state`, `machine`, `task`,
+//! `simulation`, `simulate`.
 //!
 //! A new cost is a field of [`Costs`], with its source there and in `lab/docs/simulator.md`. A
 //! critical section whose time the machine should know reports an `Effort` of
@@ -23,10 +24,14 @@ pub mod outcome;
 pub mod simulate;
 pub mod topology;
 
+mod random;
+
 #[cfg(quarry_sim)]
 mod by_address;
 #[cfg(quarry_sim)]
 mod caches;
+#[cfg(quarry_sim)]
+mod line_waits;
 #[cfg(quarry_sim)]
 mod lines;
 #[cfg(quarry_sim)]

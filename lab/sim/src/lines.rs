@@ -7,6 +7,7 @@
 use crate::by_address::ByAddress;
 use crate::caches::{Caches, LINE, LINES, Use};
 use crate::costs::Costs;
+use crate::line_waits::LineWaits;
 use crate::topology::Topology;
 use quarry_sys::primitive::Access;
 use std::collections::VecDeque;
@@ -63,6 +64,9 @@ pub(crate) struct Lines {
     /// The page of lines that was used last: its key in `numbers` and its index in `pages`.
     last: (usize, usize),
     pub(crate) caches: Caches,
+    /// True during an access for whose lines the processor does not wait.
+    pub(crate) is_ahead: bool,
+    pub(crate) waits: LineWaits,
 }
 
 impl Lines {
@@ -142,14 +146,14 @@ impl Lines {
         number
     }
 
-    /// Returns whether the core of `cpu` has the line, so that a read needs no transfer.
-    pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize) -> bool {
+    /// Returns whether the core of `cpu` has the line, so that the access needs no transfer.
+    pub(crate) fn finds(&mut self, on: &Topology, cpu: u32, line: usize, access: Access) -> bool {
         if on.is_outside(cpu) {
             return true;
         }
         let core = on.core_of(cpu);
         let (cores, _) = self.holders(line);
-        let finds = has(cores, core, false);
+        let finds = has(cores, core, access != Access::Read);
         if finds {
             self.line(line).used = self.caches.uses(core);
         }
@@ -169,9 +173,14 @@ impl Lines {
             return all;
         }
         for line in first..first + count {
+            let came = all.in_socket + all.remote;
             let ns = self.fetch_one((on, costs), (cpu, now_ns + all.ns), line, access, &mut all);
             let misses = all.in_socket + all.remote + all.from_memory;
-            all.ns += if misses > 1 { ns.min(costs.next_line_ns) } else { ns };
+            let ns = if misses > 1 || self.is_ahead { ns.min(costs.next_line_ns) } else { ns };
+            if all.in_socket + all.remote > came {
+                self.waits.add(line, ns);
+            }
+            all.ns += ns;
         }
         all.ns += if access == Access::Update { costs.locked_ns } else { 0 };
         all
@@ -289,7 +298,7 @@ mod tests {
         lines.caches.take_in(2, 50, true);
         assert_eq!(at(200, 7, &mut lines), 1, "the other socket's cache");
         lines.caches.take_in(0, 17, false);
-        assert!(!lines.finds(&on, 0, 700));
+        assert!(!lines.finds(&on, 0, 700, Access::Read));
         assert_eq!(at(300, 7, &mut lines), 50, "the socket has it");
         lines.fetch((&on, &costs), (1, 1_000), (7, 1), Access::Read);
         lines.caches.take_in(1, 17, false);
@@ -373,8 +382,8 @@ mod tests {
         for page in 0..=MOST_PAGES {
             lines.fetch((&on, &costs), (0, 0), (page * LINES, 1), Access::Read);
         }
-        assert!(!lines.finds(&on, 0, 0));
-        assert!(lines.finds(&on, 0, LINES * 2));
+        assert!(!lines.finds(&on, 0, 0, Access::Read));
+        assert!(lines.finds(&on, 0, LINES * 2, Access::Read));
         assert!(lines.pages.len() <= MOST_PAGES);
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::caches::LINE;
 use crate::costs::Waiting;
+use crate::random;
 use crate::state::{Event, State, Status, TaskId};
 use quarry_sys::primitive::announce::Waited;
 use quarry_sys::primitive::{Access, Effort, Machine};
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
+use std::panic::Location;
 
 /// On a CPU with interrupts, the longest time that a task computes before it lets an interrupt in.
 const INTERRUPT_NS: u64 = 500;
@@ -38,14 +40,12 @@ impl Simulated {
         unsafe { (*yielder).suspend(()) };
     }
 
-    /// A number below 2^64 (SplitMix64: G. Steele et al., "Fast splittable pseudorandom number
-    /// generators", OOPSLA 2014).
+    /// A random number below 2^64.
     pub(crate) fn random(&self) -> u64 {
-        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let z = self.random.get();
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        let mut state = self.random.get();
+        let number = random::next(&mut state);
+        self.random.set(state);
+        number
     }
 
     /// Waits until no other task is earlier in simulated time. Other tasks of the CPU may run here.
@@ -106,10 +106,11 @@ impl Simulated {
         if state.task().watches > 0 {
             return 0;
         }
-        let place = state.here();
+        let here = state.here();
         let lines = state.lines.of(address, bytes);
+        state.lines.waits.place = state.task().place.take();
         let machine = (&state.topology, &state.costs);
-        let mut fetched = state.lines.fetch(machine, place, lines, access);
+        let mut fetched = state.lines.fetch(machine, here, lines, access);
         if state.task().keeps_cpu > 0 {
             fetched.ns = (fetched.ns as f64 / state.costs.section_overlap) as u64;
         }
@@ -231,18 +232,21 @@ impl Machine for Simulated {
         self.state.borrow().here().1
     }
 
+    fn comes_from(&self, place: &'static Location<'static>) {
+        self.state().task().place = Some(place);
+    }
+
     fn access(&self, address: usize, bytes: usize, access: Access) {
         let mut guard = self.state();
         let state = &mut *guard;
         if bytes == 0 || state.task().sequences > 0 || state.task().watches > 0 {
+            state.task().place = None;
             return;
         }
-        let (cpu, _) = state.here();
         // A load whose line the core already has is over at once; every other access takes its
         // turn in the order of simulated time.
-        if access == Access::Read
-            && state.lines.finds(&state.topology, cpu, state.lines.of(address, bytes).0)
-        {
+        if access == Access::Read && state.has(address, 1, access) {
+            state.task().place = None;
             state.pass(state.costs.hit_ns);
             return;
         }

@@ -26,6 +26,9 @@ pub struct Outcome {
     pub lines_in_socket: u64,
     /// Cache lines that came from another socket.
     pub lines_remote: u64,
+    /// Time for which tasks waited for cache lines from other cores, the longest first, by the name
+    /// of the line (`task::name_lines`) or the code that accesses it.
+    pub line_waits: Vec<(String, u64)>,
     /// Times that a CPU went from one task to another.
     pub switches: u64,
     /// Number of tasks that ended.

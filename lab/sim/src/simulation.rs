@@ -89,7 +89,8 @@ impl<'env> Simulation<'env> {
             Run { machine: &machine, coroutines: Vec::new() }.run(self.works)
         })?;
         let state = machine.state.into_inner();
-        Ok(Outcome { busy_ns: state.busy_ns(), ..state.outcome })
+        let line_waits = state.lines.waits.by_name();
+        Ok(Outcome { busy_ns: state.busy_ns(), line_waits, ..state.outcome })
     }
 }
 

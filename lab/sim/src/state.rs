@@ -9,10 +9,12 @@
 use crate::by_address::ByAddress;
 use crate::caches::Caches;
 use crate::costs::Costs;
+use crate::line_waits::Place;
 use crate::lines::Lines;
 use crate::locks::Locks;
 use crate::outcome::Outcome;
 use crate::topology::Topology;
+use quarry_sys::primitive::Access;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -63,6 +65,8 @@ pub(crate) struct Task {
     /// Locks held, plus sections with interrupts off; while above 0, the task keeps its CPU.
     pub(crate) keeps_cpu: u32,
     pub(crate) sequences: u32,
+    /// The code that makes the next access.
+    pub(crate) place: Place,
     /// Number of nested calls of `task::watch` that the task is in. Inside them no time passes.
     pub(crate) watches: u32,
     /// True if an interrupt took the task's CPU. The task resumes there without a switch's cost.
@@ -186,11 +190,19 @@ impl State {
             wait: 0,
             keeps_cpu: 0,
             sequences: 0,
+            place: None,
             watches: 0,
             is_interrupted: false,
             was_woken: false,
         });
         self.tasks.len() - 1
+    }
+
+    /// Returns whether the core of the running task has the lines, so that no access needs a
+    /// transfer.
+    pub(crate) fn has(&mut self, address: usize, bytes: usize, access: Access) -> bool {
+        let ((cpu, _), (first, count)) = (self.here(), self.lines.of(address, bytes));
+        (first..first + count).all(|line| self.lines.finds(&self.topology, cpu, line, access))
     }
 
     fn may_run_on(&self, task: TaskId, cpu: u32) -> bool {

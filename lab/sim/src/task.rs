@@ -75,6 +75,17 @@ pub fn lines(address: usize, bytes: usize, access: Access) {
     here().touch(address, bytes, access);
 }
 
+/// Uses the lines of `bytes` bytes at `address` as a program does: lines from another core come in
+/// the order of simulated time, but the processor goes on meanwhile (`next_line_ns`).
+pub fn program_lines(address: usize, bytes: usize, access: Access) {
+    if !here().state().has(address, bytes, access) {
+        here().order();
+    }
+    here().state().lines.is_ahead = true;
+    here().touch(address, bytes, access);
+    here().state().lines.is_ahead = false;
+}
+
 /// Uses line `key`, which tasks share (a counter, for example), in the order of simulated time.
 pub fn shared_line(key: u32, access: Access) {
     // Above all addresses of a process, in the kernel's half.
@@ -159,6 +170,14 @@ pub fn watch<T>(body: impl FnOnce() -> T) -> T {
     let result = body();
     here().state().task().watches -= 1;
     result
+}
+
+/// Counts waits for cache lines from now on, and names the lines of these addresses.
+pub fn name_lines(names: impl IntoIterator<Item = (usize, String)>) {
+    let mut state = here().state();
+    let line_of = |(address, name)| (state.lines.of(address, 1).0, name);
+    let names = names.into_iter().map(line_of).collect();
+    state.lines.waits.begin(names);
 }
 
 /// Number of times that tasks have taken `lock` inside [`watch`] so far.

@@ -1,7 +1,7 @@
 //! Recorded programs on the machine.
 #![cfg(quarry_sim)]
 
-use quarry_sim::simulate::{self, Cell};
+use quarry_sim::simulate::{self, Answer, Cell, Load};
 use quarry_sim::{Costs, Topology, Waiting};
 use quarry_trace::layout::{self, CHUNK_BYTES, HEADER_BYTES};
 use quarry_trace::{Call, Encoder, Event, LONGEST_EVENT};
@@ -61,6 +61,30 @@ fn trace(name: &str, calls: Vec<Call>) -> PathBuf {
     place
 }
 
+fn on(load: Load, slab: &str, cpus: u32, costs: Costs, seed: u64) -> Answer {
+    let (slab, pages) = (slab.to_owned(), "v6.18".to_owned());
+    let topology = Topology::new(1, cpus);
+    simulate::answer(&Cell { load, topology, costs, slab, pages, calls: 96_000, seed }).unwrap()
+}
+
+/// Two threads per copy: on two CPUs a block's line moves to the thread that frees it, and back.
+#[test]
+fn waits_are_told_by_lock_and_by_line() {
+    let costs = Costs::from_toml(Costs::OF_2024).unwrap();
+    let load = Load::Pattern("handover".to_owned());
+    let on = |cpus| on(load.clone(), "sheaf", cpus, costs.clone(), 1);
+    let (one, four) = (on(1), on(4));
+    assert_eq!((one.copies, four.copies), (1, 2));
+    assert!(one.line_waits.iter().all(|(_, ns)| *ns == 0.0), "{one:?}");
+    assert!(four.lines_per_call > 1.0, "{four:?}");
+    let wait = |name: &str| four.line_waits.iter().find(|(it, _)| it.contains(name));
+    assert!(wait("program").is_some_and(|(_, ns)| *ns > 1.0), "{four:?}");
+    assert!(wait("barn->lock").is_some() && wait("slab/barn.rs:").is_some(), "{four:?}");
+    let share: f64 = four.lock_waits.iter().map(|(_, share)| share).sum();
+    assert!((share - four.waiting).abs() < 1e-9, "{four:?}");
+    assert!(four.lock_waits.is_sorted_by(|(_, one), (_, other)| one >= other), "{four:?}");
+}
+
 /// Readings of the memory wait for locks that the program holds, and so may overlap. The lock that
 /// a reading takes must still be left out only once; if it were left out twice, four copies of a
 /// program would seem to take far fewer locks for each call than one copy. (2 % fewer they do take,
@@ -70,16 +94,8 @@ fn readings_of_the_memory_do_not_count_as_the_programs_locks() {
     let trace = trace("readings", bursts(96_000));
     for seed in 1..=2 {
         let on = |cpus: u32| {
-            let cell = Cell {
-                trace: trace.clone(),
-                topology: Topology::new(1, cpus),
-                costs: Costs { waiting: Waiting::Futex, ..Costs::default() },
-                slab: "slam".to_owned(),
-                pages: "v6.18".to_owned(),
-                calls: 96_000,
-                seed,
-            };
-            simulate::answer(&cell).unwrap().locks_per_1000
+            let costs = Costs { waiting: Waiting::Futex, ..Costs::default() };
+            on(Load::Trace(trace.clone()), "slam", cpus, costs, seed).locks_per_1000
         };
         let (one, many) = (on(1), on(4));
         println!("{seed}: {one} {many}");

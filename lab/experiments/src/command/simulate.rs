@@ -1,25 +1,19 @@
 //! `quarry simulate`: replays a recorded program on a machine of many CPUs.
 
-use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
-use quarry_cli::library;
+use anyhow::{Result, bail};
 use quarry_eras::pages::{Chosen, PAGE_POLICY_NAMES};
 use quarry_eras::slab::{slab_names, slab_policy};
 use quarry_harness::Usage;
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::picture::{Course, Picture};
-use quarry_harness::table::{Table, counted, figure, words};
-use quarry_sim::simulate::{Answer, Cell};
+use quarry_harness::table::{Entry, Table, counted, figure, words};
+use quarry_lab::simulated::{FIGURES, WAITS, ask_all, costs_of, longest, waits};
+use quarry_sim::simulate::{Answer, Cell, Load};
 use quarry_sim::{Costs, Topology, Waiting};
 use quarry_trace::Trace;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-const SIMULATOR: &str = "quarry-sim";
 
 /// Replay a recorded program on a simulated machine of many CPUs, under several slab policies.
 ///
@@ -89,9 +83,10 @@ struct Document<'a> {
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     check_names(args)?;
-    let costs = costs(args)?;
+    // Without a file, waiters for locks behave as with Quarry's own locks.
+    let usual = Costs { waiting: Waiting::Futex, ..Costs::default() };
+    let costs = costs_of(args.costs.as_deref(), usual)?;
     let trace = Trace::read(&args.trace).map_err(|error| Usage(error.to_string()))?;
-    let simulator = library::find_companion(SIMULATOR)?;
     let open = |path: &PathBuf| Destination::open("--svg", path, Present::Replaced);
     let picture = args.svg.as_ref().map(open).transpose()?;
     let copies = (args.cpus as usize).div_ceil(trace.threads.len().max(1));
@@ -99,7 +94,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
     let mut cells = Vec::new();
     for slab in &args.slab {
         cells.extend(machines(args).into_iter().map(|topology| Cell {
-            trace: args.trace.clone(),
+            load: Load::Trace(args.trace.clone()),
             topology,
             costs: costs.clone(),
             slab: slab.clone(),
@@ -108,7 +103,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
             seed: args.seed,
         }));
     }
-    let rows = ask_all(&simulator, &cells)?;
+    let answers = ask_all(&cells)?;
+    let slabs = cells.into_iter().map(|cell| cell.slab);
+    let rows: Vec<Row> = slabs.zip(answers).map(|(slab, answer)| Row { slab, answer }).collect();
     if let Some(picture) = picture {
         picture.write(drawing(args, &trace, &rows).svg()?.as_bytes())?;
     }
@@ -148,16 +145,6 @@ fn check_names(args: &SimulateArgs) -> Result<()> {
     Ok(())
 }
 
-/// The costs of the machine. Without a file, waiters for locks behave as with Quarry's own locks.
-fn costs(args: &SimulateArgs) -> Result<Costs> {
-    let Some(path) = &args.costs else {
-        return Ok(Costs { waiting: Waiting::Futex, ..Costs::default() });
-    };
-    let refuse = |what: String| Usage(format!("--costs {}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    Ok(Costs::from_toml(&text).map_err(|error| refuse(format!("{error:#}")))?)
-}
-
 /// Machines of 1, 2, 4 .. CPUs, if the fewest sockets share them evenly, and of the wanted number.
 fn machines(args: &SimulateArgs) -> Vec<Topology> {
     let of_socket = args.cpus / args.sockets;
@@ -168,53 +155,6 @@ fn machines(args: &SimulateArgs) -> Vec<Topology> {
         .chain([args.cpus])
         .map(|cpus| Topology::new(sockets(cpus), cpus / sockets(cpus)))
         .collect()
-}
-
-/// Runs all cells, as many at a time as there are CPUs. The answers are in the order of the cells.
-fn ask_all(simulator: &Path, cells: &[Cell]) -> Result<Vec<Row>> {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
-    let progress = ProgressBar::new(cells.len() as u64).with_style(style);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut rows = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = cells.get(index) else { return rows };
-            let slab = cell.slab.clone();
-            progress.set_message(format!("{slab}, {}", counted(cell.topology.cpus(), "CPU")));
-            let answer = ask(simulator, cell).with_context(|| slab.clone());
-            rows.push((index, answer.map(|answer| Row { slab, answer })));
-            progress.inc(1);
-        }
-    };
-    let mut rows: Vec<_> = thread::scope(|scope| {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|it| it.join().expect("a worker does not panic")).collect()
-    });
-    progress.finish_and_clear();
-    rows.sort_by_key(|(index, _)| *index);
-    rows.into_iter().map(|(_, row)| row).collect()
-}
-
-/// Runs one cell in a new process, so that each cell starts with a fresh heap.
-fn ask(simulator: &Path, cell: &Cell) -> Result<Answer> {
-    let mut child = Command::new(simulator)
-        .arg("simulate")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| simulator.display().to_string())?;
-    let mut question = child.stdin.take().context("no pipe to the simulator")?;
-    question.write_all(&serde_json::to_vec(cell)?)?;
-    drop(question);
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{} ended with {}: {}", simulator.display(), output.status, said.trim_end());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn rows_of<'a>(rows: &'a [Row], slab: &str) -> impl Iterator<Item = &'a Answer> {
@@ -238,38 +178,18 @@ fn print(args: &SimulateArgs, trace: &Trace, rows: &[Row], out: &mut dyn Write) 
     if trace.lost > 0 {
         writeln!(out, "Missing in the trace: {}.\n", counted(trace.lost, "call"))?;
     }
-    let mib = |bytes: u64| figure(bytes as f64 / 1048576.0);
     let at_last = |slab: &String| {
         let first = rows_of(rows, slab).next()?;
         let last = rows_of(rows, slab).last()?;
-        let worst = last.worst_lock.as_ref();
-        Some(vec![
-            slab.clone(),
-            figure(last.calls_per_s / 1e6),
-            figure(last.calls_per_s / first.calls_per_s),
-            figure(last.call_ns),
-            figure(100.0 * last.waiting),
-            figure(last.locks_per_1000),
-            worst.map_or("none".to_owned(), |(name, _)| name.clone()),
-            figure(last.lines_per_call),
-            mib(last.live_bytes),
-            mib(last.peak_bytes),
-            mib(last.parked_bytes),
-        ])
+        let speed = [last.calls_per_s / 1e6, last.calls_per_s / first.calls_per_s].map(figure);
+        let figures = FIGURES.iter().map(|(_, of)| figure(of(last)));
+        let waits = waits(last).map(|it| longest(&it));
+        Some([slab.clone()].into_iter().chain(speed).chain(figures).chain(waits))
     };
-    let head = [
-        words(counted(last.cpus, "CPU")),
-        "million calls/s".into(),
-        "times 1 CPU".into(),
-        "ns a call".into(),
-        "% waiting".into(),
-        "locks/1000".into(),
-        words("longest wait"),
-        "lines/call".into(),
-        "live MiB".into(),
-        "peak MiB".into(),
-        "parked MiB".into(),
-    ];
+    let speed = ["million calls/s", "times 1 CPU"].map(Entry::from);
+    let figures = FIGURES.iter().map(|(head, _)| Entry::from(*head));
+    let head = [words(counted(last.cpus, "CPU"))].into_iter().chain(speed).chain(figures);
+    let head = head.chain(WAITS.map(words));
     writeln!(out, "{}", Table::of(head, args.slab.iter().filter_map(at_last)).text())?;
     let cpus = machines(args).into_iter().map(|machine| machine.cpus().to_string());
     let head = ["million calls/s, CPUs".to_owned()].into_iter().chain(cpus);

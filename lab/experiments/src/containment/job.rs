@@ -41,13 +41,13 @@ impl Recorded {
         loop {
             let runnable = threads.iter_mut().filter_map(|(now_ns, steps)| {
                 let (next, _) = steps.split_first()?;
-                let (turns, _) = blocks[number(next.op)];
+                let (turns, _) = blocks[next.op.block() as usize];
                 (turns == next.turn).then_some((*now_ns + next.think_ns, now_ns, steps))
             });
             let Some((then_ns, now_ns, steps)) = runnable.min_by_key(|it| it.0) else { return all };
             let (next, rest) = steps.split_first().expect("it has a step");
             (*now_ns, *steps) = (then_ns, rest);
-            let (turns, place) = &mut blocks[number(next.op)];
+            let (turns, place) = &mut blocks[next.op.block() as usize];
             *turns += 1;
             let bytes = match next.op {
                 Op::Alloc { size, .. } => {
@@ -66,11 +66,6 @@ impl Recorded {
             all.steps.push(Step { place: *place, bytes });
         }
     }
-}
-
-fn number(of: Op) -> usize {
-    let (Op::Alloc { block, .. } | Op::Free { block } | Op::Resize { block, .. }) = of;
-    block as usize
 }
 
 /// A job runs a recorded program again and again, in a group of its own.
@@ -159,7 +154,7 @@ pub(super) mod tests {
 
     fn alloc(block: u32, size: usize) -> Recording {
         let op = Op::Alloc { block, size, align_shift: 0, zeroed: false };
-        Recording { think_ns: 10, turn: 0, op }
+        Recording { awaits: None, think_ns: 10, turn: 0, op }
     }
 
     /// A program of one thread that allocates blocks of these sizes and never frees them.
@@ -171,9 +166,10 @@ pub(super) mod tests {
 
     #[test]
     fn threads_wait_for_their_blocks_and_places_are_used_again() {
-        let free = |block, turn| Recording { think_ns: 0, turn, op: Op::Free { block } };
+        let free =
+            |block, turn| Recording { awaits: None, think_ns: 0, turn, op: Op::Free { block } };
         let resize = Op::Resize { block: 0, size: 70 };
-        let resize = Recording { think_ns: 5_000, turn: 1, op: resize };
+        let resize = Recording { awaits: None, think_ns: 5_000, turn: 1, op: resize };
         // The second thread frees what the first one resizes before.
         let one = vec![alloc(0, 7), resize, alloc(2, 9)];
         let two = vec![alloc(1, 8), free(0, 2), free(1, 1)];

@@ -1,6 +1,6 @@
 //! Copies of a program on a heap.
 
-use super::{Answer, Cell as Question, Op, Program, Step};
+use super::{Answer, Cell as Question, Load, Op, PATTERNS, Program, Step};
 use crate::outcome::Outcome;
 use crate::simulation::{Placement, Simulation};
 use crate::task::{self, Barrier};
@@ -87,14 +87,24 @@ struct OnHeap<'a> {
 pub fn answer(question: &Question) -> Result<Answer> {
     question.topology.validate()?;
     question.costs.validate()?;
-    let trace = Trace::read(&question.trace)?;
-    let program = Program::of(&trace, question.calls);
+    let (program, threads) = match &question.load {
+        Load::Pattern(name) => {
+            let pattern = PATTERNS.iter().find(|(it, _)| it == name);
+            let (_, pattern) = pattern.with_context(|| format!("there is no pattern {name}"))?;
+            let program = pattern();
+            let threads = program.threads.len();
+            (program, threads)
+        }
+        Load::Trace(path) => {
+            let trace = Trace::read(path)?;
+            // As many copies as for the whole trace, even if the played part leaves out a thread.
+            let threads = trace.threads.iter().filter(|events| !events.is_empty()).count();
+            (Program::of(&trace, question.calls), threads)
+        }
+    };
     if program.calls() == 0 {
-        let trace = question.trace.display();
-        bail!("{trace}: the trace has no calls that can be played");
+        bail!("{:?} has no calls that can be played", question.load);
     }
-    // There are as many copies as for the whole trace, even if the played part leaves out a thread.
-    let threads = trace.threads.iter().filter(|events| !events.is_empty()).count();
     let copies = (question.topology.cpus() as usize).div_ceil(threads);
     let mut options = StackOptions::default();
     let machine = Declared {
@@ -181,10 +191,14 @@ impl OnHeap<'_> {
         let locks: Vec<_> = scene.end.take().iter().map(grown).collect();
         let waiting = locks.iter().map(|(_, wait_ns, _)| *wait_ns).sum::<u64>() as f64 / cpu_ns;
         let taken = locks.iter().map(|(.., taken)| *taken).sum::<u64>();
-        let worst = locks.iter().max_by_key(|(_, wait_ns, _)| *wait_ns);
-        let worst = worst.filter(|(_, wait_ns, _)| *wait_ns > 0);
+        let waited = locks.into_iter().filter(|(_, wait_ns, _)| *wait_ns > 0);
+        let waited = waited.map(|(name, wait_ns, _)| (name, wait_ns as f64 / cpu_ns));
+        let mut lock_waits: Vec<(String, f64)> = waited.collect();
+        // Stable: of equal waits, the first name comes first.
+        lock_waits.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         let lines = outcome.lines_in_socket + outcome.lines_remote;
         let (peak, parked) = scene.peak.get();
+        let per_call = |(name, ns): &(String, u64)| (name.clone(), *ns as f64 / calls as f64);
         Answer {
             cpus,
             copies: self.copies,
@@ -194,7 +208,8 @@ impl OnHeap<'_> {
             call_ns: scene.in_calls_ns.get() as f64 / calls.max(1) as f64,
             waiting,
             locks_per_1000: 1000.0 * taken as f64 / calls.max(1) as f64,
-            worst_lock: worst.map(|(name, wait_ns, _)| (name.clone(), *wait_ns as f64 / cpu_ns)),
+            lock_waits,
+            line_waits: outcome.line_waits.iter().map(per_call).collect(),
             lines_per_call: lines as f64 / scene.calls.get().max(1) as f64,
             peak_bytes: peak as u64,
             parked_bytes: parked as u64,
@@ -219,6 +234,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         barrier.wait();
         if thread.is_first {
             self.start.set((task::now_ns(), task::watch(|| self.locks())));
+            self.name_locks();
         }
         let took_ns = self.play(thread);
         self.in_calls_ns.set(self.in_calls_ns.get() + took_ns);
@@ -259,11 +275,24 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
         locks
     }
 
+    /// Gives the cache lines of locks their names.
+    fn name_locks(&self) {
+        let mut names = Vec::new();
+        self.stack.visit_locks(&mut |name, lock| {
+            names.push((std::ptr::from_ref(lock).cast::<()>() as usize, name.to_owned()));
+        });
+        task::name_lines(names);
+    }
+
     fn make(&self, step: &Step, blocks: &[Cell<Block>]) {
         task::compute(step.think_ns);
-        let (Op::Alloc { block, .. } | Op::Free { block } | Op::Resize { block, .. }) = step.op;
-        let block = &blocks[block as usize];
-        let before = Self::await_turn(block, step.turn);
+        if let Some((other, turns)) = step.awaits {
+            Self::await_turns(&blocks[other as usize], turns);
+        }
+        let block = &blocks[step.op.block() as usize];
+        Self::await_turns(block, step.turn);
+        let before = block.get().object;
+        block.set(Block { object: None, ..block.get() });
         let after = match (step.op, before) {
             (Op::Alloc { size, align_shift, zeroed, .. }, _) => {
                 let request = Request::of(size).aligned(1 << align_shift.max(4));
@@ -271,11 +300,13 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
                 self.served(self.stack.alloc(request), size)
             }
             (Op::Resize { size, .. }, Some(object)) => {
-                // SAFETY: the heap served the object, and only one thread takes it from
-                // `await_turn`. If `realloc` fails, the object is not used again.
+                // SAFETY: the heap served the object, and only the thread whose turn it is takes it
+                // out of its cell. If `realloc` fails, the object is not used again.
                 self.served(unsafe { self.stack.realloc(object, size) }, size)
             }
             (Op::Free { .. }, Some(object)) => {
+                // A thread that frees another one's block has read it.
+                task::program_lines(object.as_ptr() as usize, 1, Access::Read);
                 // SAFETY: as for `realloc`.
                 unsafe { self.stack.free(object) };
                 None
@@ -299,27 +330,24 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Scene<S> {
             None => self.refused.set(self.refused.get() + 1),
             Some(object) if size > 0 => {
                 let address = object.as_ptr() as usize;
-                task::lines(address, size.min(WRITTEN_BYTES), Access::Write);
+                task::program_lines(address, size.min(WRITTEN_BYTES), Access::Write);
             }
             Some(_) => {}
         }
         object
     }
 
-    /// Waits for the turn of this operation on the block, and takes the block out of its cell.
-    fn await_turn(block: &Cell<Block>, turn: u32) -> Option<Object> {
-        while block.get().turns != turn {
+    /// Waits until the block has had so many operations.
+    fn await_turns(block: &Cell<Block>, turns: u32) {
+        while block.get().turns < turns {
             // `order` lets all tasks run that are earlier in simulated time. The second check sees
             // what they did, and no other task runs between this check and the sleep.
             task::order();
-            if block.get().turns != turn {
+            if block.get().turns < turns {
                 block.set(Block { is_awaited: true, ..block.get() });
                 task::sleep_on(key(block), None);
             }
         }
-        let object = block.get().object;
-        block.set(Block { object: None, ..block.get() });
-        object
     }
 
     /// Records how much memory the heap has, at no cost to the tasks.

@@ -31,9 +31,21 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The block.
+    #[must_use]
+    pub fn block(self) -> u32 {
+        let (Self::Alloc { block, .. } | Self::Free { block } | Self::Resize { block, .. }) = self;
+        block
+    }
+}
+
 /// An operation and the work before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// The step begins when this block has had so many operations. Threads of a pattern wait so for
+    /// each other; no step of a trace does.
+    pub awaits: Option<(u32, u32)>,
     /// Nanoseconds of work between the thread's previous operation and this one.
     pub think_ns: u64,
     /// How many operations of any thread on the same block precede this one, which waits for them.
@@ -150,7 +162,7 @@ impl Builder {
         self.last_ns[thread] = Some(event.at_ns);
         let think_ns = since_ns.saturating_sub(CALL_NS).min(LONGEST_WORK_NS);
         if let Some((turn, op)) = self.op(event.call, thread) {
-            self.program.threads[thread].push(Step { think_ns, turn, op });
+            self.program.threads[thread].push(Step { awaits: None, think_ns, turn, op });
         }
     }
 
@@ -229,7 +241,7 @@ mod tests {
         let two = [free(4_000, 0x30), free(10_000_000, 0x20), free(10_000_100, 0x20)];
         let program = Program::of(&trace(&[&one, &two]), 100);
         let plain = |block, size| Op::Alloc { block, size, align_shift: 0, zeroed: false };
-        let step = |think_ns, turn, op| Step { think_ns, turn, op };
+        let step = |think_ns, turn, op| Step { awaits: None, think_ns, turn, op };
         assert_eq!(
             program.threads,
             [

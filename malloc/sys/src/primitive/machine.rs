@@ -1,5 +1,7 @@
 //! The simulated machine, as the rest of the seam sees it: what it is told, and its decisions.
 
+use core::panic::Location;
+
 /// How an operation accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -40,6 +42,9 @@ pub trait Machine {
 
     /// The time of the running task's CPU, in nanoseconds.
     fn now_ns(&self) -> u64;
+
+    /// The code at `place` makes the next `access` or `touch` of the running task.
+    fn comes_from(&self, _place: &'static Location<'static>) {}
 
     /// The running task is about to access memory by an atomic operation.
     fn access(&self, address: usize, bytes: usize, access: Access);

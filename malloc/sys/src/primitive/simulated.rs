@@ -6,6 +6,7 @@
 //! comment implements the function of the same name in another file of this folder.
 
 use super::machine::{Access, Machine};
+use core::panic::Location;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::Cell;
 
@@ -46,8 +47,10 @@ pub(super) fn machine() -> Option<&'static dyn Machine> {
 }
 
 /// Reports an operation of an atomic before it happens.
+#[track_caller]
 pub(super) fn before(address: usize, bytes: usize, access: Access) {
     if let Some(machine) = machine().filter(|_| !UNSEEN.get()) {
+        machine.comes_from(Location::caller());
         machine.access(address, bytes, access);
     }
 }

@@ -9,17 +9,21 @@
 
 use super::backend::machine;
 use super::machine::Access;
+use core::panic::Location;
 
 /// Announces that the running task is about to access `value`.
 #[inline(always)]
+#[track_caller]
 pub fn touch<T: ?Sized>(value: &T, access: Access) {
     touch_bytes(core::ptr::from_ref(value).cast(), size_of_val(value), access);
 }
 
 /// Announces an access to `bytes` bytes from `start` on, which need not be readable.
 #[inline(always)]
+#[track_caller]
 pub fn touch_bytes(start: *const u8, bytes: usize, access: Access) {
     if let Some(machine) = machine() {
+        machine.comes_from(Location::caller());
         machine.touch(start as usize, bytes, access);
     }
 }

@@ -1,4 +1,5 @@
-//! Atomics that report each operation to a model checker or simulated machine beforehand.
+//! Atomics that report each operation to a model checker or simulated machine beforehand, and the
+//! code that makes it.
 
 use super::backend::{before, fails_weakly};
 use super::machine::Access;
@@ -23,6 +24,7 @@ macro_rules! atomic {
                 Self(real::$name::new(value))
             }
 
+            #[track_caller]
             fn report(&self, access: Access) {
                 before(std::ptr::from_ref(self) as usize, size_of::<Self>(), access);
             }
@@ -33,18 +35,21 @@ macro_rules! atomic {
             }
 
             /// As core's.
+            #[track_caller]
             pub fn load(&self, _order: Ordering) -> $value {
                 self.report(Access::Read);
                 self.0.load(Ordering::SeqCst)
             }
 
             /// As core's.
+            #[track_caller]
             pub fn store(&self, value: $value, _order: Ordering) {
                 self.report(Access::Write);
                 self.0.store(value, Ordering::SeqCst);
             }
 
             /// As core's.
+            #[track_caller]
             pub fn swap(&self, value: $value, _order: Ordering) -> $value {
                 self.report(Access::Update);
                 self.0.swap(value, Ordering::SeqCst)
@@ -54,6 +59,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value found, where it is not `current`.
+            #[track_caller]
             pub fn compare_exchange(
                 &self,
                 current: $value,
@@ -69,6 +75,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value found.
+            #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
                 current: $value,
@@ -86,6 +93,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value that `update` refused.
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 set_order: Ordering,
@@ -125,6 +133,7 @@ macro_rules! update {
         impl $name {
             $(
                 /// As core's.
+                #[track_caller]
                 pub fn $method(&self, value: $value, _order: Ordering) -> $value {
                     self.report(Access::Update);
                     self.0.$method(value, Ordering::SeqCst)
