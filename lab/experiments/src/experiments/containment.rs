@@ -2,7 +2,6 @@
 
 use super::plan::*;
 use crate::containment::{ContainmentSample, FIGURES, Traced};
-use quarry_eras::slab::{slab_names, slab_policy};
 use std::path::PathBuf;
 
 const MIX: &str = "mix";
@@ -47,13 +46,7 @@ impl Plan for Containment {
     const WORK: Option<WorkKind> = Some(WorkKind::of::<ContainmentSample>());
 
     fn stage(self, _lab: &mut Lab<'_>) -> Result<Staged> {
-        let variants = each_once(&self.common.variants, |name| {
-            let known = slab_policy(name).ok_or_else(|| {
-                nearest::unknown("variant --variants", name, &slab_names().collect::<Vec<_>>())
-            })?;
-            Ok(Variant::new(name, known.about))
-        })?;
-        let variants = Variants::new(&self.common, variants, "slab")?;
+        let variants = slab_policies(&self.common, "slab")?;
         let workloads = workloads([MIX]);
         self.common.check_early()?;
         if self.jobs.is_empty() {

@@ -23,6 +23,7 @@ mod plan;
 mod programs;
 mod real_programs;
 mod replay;
+mod scaling;
 mod start_up;
 
 use anyhow::Result;
@@ -48,6 +49,7 @@ const OWN: &[Entry] = &[
     Entry::of::<churn::Churn>("~2 s"),
     Entry::of::<kernel::Kernel>("~6 s"),
     Entry::of::<containment::Containment>("~4 min"),
+    Entry::of::<scaling::Scaling>("~6 s"),
     Entry::of::<one_budget::OneBudget>("~2 s"),
     Entry::of::<empty::Empty>("~1 s"),
 ];

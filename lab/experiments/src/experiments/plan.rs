@@ -8,6 +8,7 @@ pub(crate) use quarry_compare::allocators::QUARRY;
 pub(crate) use quarry_compare::contenders;
 pub(crate) use quarry_compare::contenders::{Contender, OwnWork};
 use quarry_compare::{FindLibrary, Interrupt};
+use quarry_eras::slab::{slab_names, slab_policy};
 pub(crate) use quarry_harness::experiment::Experiment;
 pub(crate) use quarry_harness::launch::{Work, WorkKind};
 pub(crate) use quarry_harness::options::{Common, Defaults};
@@ -117,6 +118,17 @@ pub(crate) fn each_once<T>(
         find(name)
     };
     names.iter().enumerate().map(find).collect()
+}
+
+/// The chosen slab policies as variants.
+pub(crate) fn slab_policies<D: Defaults>(of: &Common<D>, usual: &str) -> Result<Variants> {
+    let all = each_once(&of.variants, |name| {
+        let known = slab_policy(name).ok_or_else(|| {
+            nearest::unknown("variant --variants", name, &slab_names().collect::<Vec<_>>())
+        })?;
+        Ok(Variant::new(name, known.about))
+    })?;
+    Variants::new(of, all, usual)
 }
 
 /// Makes an experiment from the options that every experiment has.

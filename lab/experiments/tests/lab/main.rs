@@ -7,6 +7,7 @@ mod real_programs;
 mod replay;
 mod report;
 mod runs;
+mod scaling;
 mod sharding;
 mod support;
 mod traces;

@@ -20,3 +20,14 @@ pub(crate) fn lab_on_one_cpu() -> Command {
     command.args(["-c", "0", env!("CARGO_BIN_EXE_quarry-lab")]);
     without_settings(command)
 }
+
+/// True if `make lab` has built the tracer and the simulator; the test is skipped otherwise.
+pub(crate) fn lab_is_built() -> bool {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
+    let parts = ["release/libquarry_tracer.so", "tools/quarry-sim"];
+    let missing = parts.iter().find(|part| !target.join(part).is_file());
+    if let Some(part) = missing {
+        skipped(&format!("no {part}: `make lab` builds it"));
+    }
+    missing.is_none()
+}

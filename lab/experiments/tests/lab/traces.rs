@@ -1,6 +1,6 @@
 //! `quarry record` and `quarry simulate`, with what `make lab` has built.
 
-use crate::support::{Workshop, lab, skipped};
+use crate::support::{Workshop, lab, lab_is_built};
 use quarry_trace::{Call, Trace};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -112,17 +112,6 @@ fn follow(trace: &Trace) -> (usize, usize) {
         assert!(changed, "{address:#x} is in use already, or not at all");
     }
     counts
-}
-
-/// True if `make lab` has built the programs for traces; the test is skipped otherwise.
-fn lab_is_built() -> bool {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
-    let parts = ["release/libquarry_tracer.so", "tools/quarry-sim"];
-    let missing = parts.iter().find(|part| !target.join(part).is_file());
-    if let Some(part) = missing {
-        skipped(&format!("no {part}: `make lab` builds it"));
-    }
-    missing.is_none()
 }
 
 #[test]
