@@ -1,7 +1,7 @@
-//! The documents: each is a folder of `lab/documents`, whose page says what its files are. A further
+//! The documents: each is a folder of `lab/documents`, whose page explains its files. A further
 //! document is a new folder, and an entry here.
 
-/// What is known of a document, as data. A document lacks what is empty.
+/// The data of a document, as texts. It lacks those that are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
     /// Its number, which is the name of its folder.

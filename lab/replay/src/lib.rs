@@ -3,7 +3,7 @@
 //! stacks with chosen policies.
 //!
 //! ```text
-//! documents  what is known of each document, as data in a folder
+//! documents  the data of each document, from its folder
 //! kernels   the paths of the documents' benchmarks, read from data, and the tasks that walk them
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
