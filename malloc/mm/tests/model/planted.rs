@@ -2,7 +2,7 @@
 
 use crate::explore_at_most;
 use crate::exploring::is_found_out;
-use crate::policies::{Play, draining, size_for, trading};
+use crate::policies::{draining, trading};
 use quarry_mm::slab::Sheaf;
 use quarry_sys::percpu::PlantedBug;
 
