@@ -88,7 +88,7 @@ fn one_cpu_and_more_tasks_than_cpus_are_enough() {
     for experiment in ["udp-u-4k", "tcp-rr", "hackbench", "page-fault1"] {
         let (_folder, place) = results();
         let run = lab_on_one_cpu()
-            .args(["run", &experiment, "--quick"])
+            .args(["run", experiment, "--quick"])
             .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.18", "--out"])
             .arg(&place)
             .output()
