@@ -1,6 +1,9 @@
 //! The documents: each is a folder of `lab/documents`, whose page explains its files. A further
 //! document is a new folder, and an entry here.
 
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
 /// The data of a document, as texts. It lacks those that are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
@@ -21,6 +24,15 @@ pub struct Document {
 impl Document {
     const EMPTY: Self =
         Self { number: "", paths: "", loads: "", experiments: "", machine: "", tables: "" };
+
+    /// Reads one of its TOML files. O(bytes).
+    ///
+    /// # Panics
+    /// If the file is not what is read: the files are part of the program, and tests read them all.
+    pub fn read<T: DeserializeOwned>(&self, part: fn(&Self) -> &str) -> T {
+        toml::from_str(part(self))
+            .unwrap_or_else(|error| panic!("document {}: {error}", self.number))
+    }
 }
 
 macro_rules! document {
@@ -45,13 +57,7 @@ pub const DOCUMENTS: [Document; 5] = [
 ];
 
 /// The tables of one kind of all documents' files together.
-pub(crate) fn tables<T: serde::de::DeserializeOwned>(
-    part: impl Fn(&Document) -> &'static str,
-) -> std::collections::BTreeMap<String, T> {
-    let all = DOCUMENTS.iter().map(|document| {
-        let tables: std::collections::BTreeMap<String, T> = toml::from_str(part(document))
-            .unwrap_or_else(|error| panic!("document {}: {error}", document.number));
-        tables
-    });
-    all.flatten().collect()
+pub(crate) fn tables<T: DeserializeOwned>(part: fn(&Document) -> &str) -> BTreeMap<String, T> {
+    let of = |document| Document::read::<BTreeMap<String, T>>(document, part);
+    DOCUMENTS.iter().flat_map(of).collect()
 }

@@ -6,7 +6,7 @@
 //! of document 001, whose samples were never published, a set of 256 integers was found that gives
 //! all its 34 figures and 17 percentages.
 
-use super::published::{self, PAGE_FAULT, TCP_RR};
+use super::published::{self, PAGE_FAULT, TCP_RR, records};
 use super::{mmtests, tcp_rr, will_it_scale};
 use quarry_harness::judge::Selection;
 use quarry_harness::results::examples::{Cells, run_of};
@@ -25,10 +25,6 @@ const FIGURES: [&str; 2] = [
 /// The only row of the documents whose percentage does not follow from its printed inputs: they
 /// allow 6.0552 to 6.0569, but the document prints 6.05.
 const EXCEPTION: (&str, &str) = ("sockperf-tcp-throughput", "1211.02");
-
-fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    csv.lines().skip(1).map(|line| line.split(',').collect())
-}
 
 fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is a number"))
@@ -67,7 +63,7 @@ fn rows() -> Vec<PublishedRow> {
             percent: fields[10],
         }
     };
-    published::mmtests().map(|line| row(line.split(',').collect())).collect()
+    published::mmtests().map(row).collect()
 }
 
 impl PublishedRow {

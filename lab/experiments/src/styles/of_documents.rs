@@ -19,8 +19,7 @@ pub(super) struct Documented {
 /// Returns for each machine the documents' table whose benchmark has the experiment's name.
 pub(super) fn tables(experiment: &str) -> Vec<Documented> {
     let mut tables: Vec<Documented> = Vec::new();
-    for line in published::mmtests() {
-        let fields: Vec<&'static str> = line.split(',').collect();
+    for fields in published::mmtests() {
         let &[number, machine, benchmark, ..] = &fields[..] else { continue };
         if benchmark != experiment {
             continue;

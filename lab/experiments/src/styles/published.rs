@@ -2,9 +2,14 @@
 
 use quarry_replay::documents::DOCUMENTS;
 
-/// The lines of the documents' tables that have the columns of mmtests.
-pub(crate) fn mmtests() -> impl Iterator<Item = &'static str> {
-    DOCUMENTS.iter().flat_map(|document| document.tables.lines().skip(1))
+/// The fields of each line of the documents' tables that have the columns of mmtests.
+pub(crate) fn mmtests() -> impl Iterator<Item = Vec<&'static str>> {
+    DOCUMENTS.iter().flat_map(|document| records(document.tables))
+}
+
+/// The fields of each line of a table, without its head.
+pub(crate) fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    csv.lines().skip(1).map(|line| line.split(',').collect())
 }
 
 /// Document 002: transactions by SLUB and SLAB.

@@ -23,7 +23,7 @@ fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
 /// The name of each document's experiment, and whether its rows are loads of file systems.
 fn experiments() -> impl Iterator<Item = (String, bool)> {
     DOCUMENTS.iter().flat_map(|document| {
-        let file: toml::Table = toml::from_str(document.experiments).expect("it is TOML");
+        let file: toml::Table = document.read(|it| it.experiments);
         let all = file["experiment"].as_array().expect("a list").clone();
         all.into_iter().map(|experiment| {
             let name = experiment["name"].as_str().expect("a text").to_owned();

@@ -1,7 +1,7 @@
 //! The documents' figures that replays are compared with.
 
 use super::row::Row;
-use crate::styles::published::{PAGE_FAULT, TCP_RR, mmtests};
+use crate::styles::published::{PAGE_FAULT, TCP_RR, mmtests, records};
 use quarry_harness::table;
 use quarry_replay::policies::Policies;
 use serde::Deserialize;
@@ -125,7 +125,7 @@ impl Document {
 
     pub(crate) fn mainline(&self, row: &Row, policies: &Policies) -> Option<f64> {
         self.mainline.as_ref().filter(|pattern| fits(pattern, &policies.in_full()))?;
-        let line = fields(MAINLINE).find(|line| line[0] == row.documented)?;
+        let line = records(MAINLINE).find(|line| line[0] == row.documented)?;
         let number = |text: &str| text.parse::<f64>().ok();
         Some(number(line[2])? / number(line[1])?)
     }
@@ -155,9 +155,7 @@ impl Table {
                 };
                 let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
-                let lines = mmtests()
-                    .map(|line| line.split(',').collect::<Vec<_>>())
-                    .filter(|fields| fields[1..5] == wanted[..]);
+                let lines = mmtests().filter(|fields| fields[1..5] == wanted[..]);
                 // Each line compares another kernel with the baseline, the same in all lines.
                 let lines: Vec<_> = lines.collect();
                 let base = of(lines.first()?[5], lines[0][6]);
@@ -171,11 +169,11 @@ impl Table {
                 let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
-                let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;
+                let line = records(TCP_RR).find(|fields| fields[0] == threads)?;
                 vec![of("SLUB", line[1])?, of("SLAB", line[2])?]
             }
             Self::PageFault => {
-                let line = |kernel: &str| fields(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
+                let line = |kernel: &str| records(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
                 let column = if row == "processes" { 4 } else { 6 };
                 let value = |(kernel, name): &(&str, &str)| of(name, line(kernel)?[column]);
                 KERNELS_004.iter().map(value).collect::<Option<_>>()?
@@ -193,10 +191,6 @@ const KERNELS_004: [(&str, &str); 4] = [
     ("3", "lru-lock-base"),
     ("4", "lru-lock-splice"),
 ];
-
-fn fields(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    csv.lines().skip(1).map(|line| line.split(',').collect())
-}
 
 #[cfg(test)]
 mod tests {

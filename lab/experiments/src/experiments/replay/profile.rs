@@ -2,6 +2,7 @@
 //! call times its measured cost; no program counter is sampled. A second table has the caches after
 //! the run, in the form of that document's `slabinfo -AD`.
 
+use crate::styles::published::records;
 use anyhow::Result;
 use quarry_harness::results::{Cell, Measurement, Run, Variant, Workload};
 use quarry_harness::table::{self, counted};
@@ -68,8 +69,7 @@ fn documented(name: &str) -> Option<f64> {
 }
 
 fn fields(kind: &str) -> impl Iterator<Item = Vec<&'static str>> {
-    let lines = DOCUMENT.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-    lines.filter(move |fields| fields[0] == kind)
+    records(DOCUMENT).filter(move |fields| fields[0] == kind)
 }
 
 /// The measurements of a variant in the counted rounds.

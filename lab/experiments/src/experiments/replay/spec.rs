@@ -21,7 +21,8 @@ struct Replays {
     /// Metrics that explain figures, by the name in `explained_by`.
     explanations: BTreeMap<String, Vec<Metric>>,
     legends: BTreeMap<String, String>,
-    #[serde(default)]
+    /// Those of all documents.
+    #[serde(skip)]
     experiment: Vec<Spec>,
 }
 
@@ -36,8 +37,7 @@ static REPLAYS: LazyLock<Replays> = LazyLock::new(|| {
     let text = include_str!("../../../data/replays.toml");
     let mut replays: Replays = toml::from_str(text).expect("a test reads all of them");
     for document in &DOCUMENTS {
-        let of_document: OfDocument = toml::from_str(document.experiments)
-            .unwrap_or_else(|error| panic!("document {}: {error}", document.number));
+        let of_document: OfDocument = document.read(|it| it.experiments);
         replays.experiment.extend(of_document.experiment);
     }
     replays
