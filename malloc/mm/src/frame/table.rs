@@ -3,7 +3,7 @@
 //! | array | bytes | written by | meaning |
 //! |---|---|---|---|
 //! | kind | 2 | slab, heap | who owns the frame; the one entry that `free` reads |
-//! | state | 1 | zone, pcp | free in the zone or on a per-CPU list, its order, whether zero |
+//! | state | 1 | zone, pcp, slab | where a block is free, its order, whether zero; a slab's shard |
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for the frame or for the head of its block) or
@@ -102,7 +102,8 @@ impl KindSet {
 /// The state byte of a frame.
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use, in an
-/// extent, or never taken. In a free block, only the head has bits set.
+/// extent, or never taken. In a free block, only the head has bits set. The second frame of a slab
+/// has the number of a shard, below 64, in the lower bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameState(pub u8);
 

@@ -12,15 +12,16 @@
 //! by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
+use super::groups::Seen;
 use super::stats::Exchanges;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
-use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// A barn announces its bytes to [`CacheLimits`] when they have changed by this much.
 const ANNOUNCED_BYTES: usize = 64 << 10;
@@ -43,6 +44,7 @@ struct Sheaves {
     /// The lowest level since the last call of [`Barn::unneeded`].
     lowest: usize,
     exchanges: Exchanges,
+    seen: Seen,
 }
 
 // SAFETY: the storage belongs to the barn alone and is reached only under its lock.
@@ -101,12 +103,24 @@ fn entry(storage: NonNull<MaybeUninit<Object>>, index: usize) -> usize {
     storage.as_ptr() as usize + index * size_of::<Object>()
 }
 
+/// A barn whose lock is held.
+pub(super) struct Reached<'a>(Guard<'a, Sheaves>);
+
+impl Reached<'_> {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.level == 0
+    }
+}
+
 /// A stack of objects under one counted lock.
 #[repr(align(64))]
 pub struct Barn {
     sheaves: CountedLock<Sheaves>,
     /// Bytes that [`CacheLimits`] counts for this barn. Written under the lock.
     announced: AtomicUsize,
+    /// 1 if the lock was contended when it was last looked at. Set under the lock.
+    is_contended: AtomicU32,
 }
 
 impl Barn {
@@ -123,8 +137,10 @@ impl Barn {
                 stride: 0,
                 lowest: 0,
                 exchanges,
+                seen: Seen::new(),
             }),
             announced: AtomicUsize::new(0),
+            is_contended: AtomicU32::new(0),
         }
     }
 
@@ -153,7 +169,30 @@ impl Barn {
         most: usize,
         accept: impl FnOnce(&[Object]) -> bool,
     ) -> Option<Object> {
-        let mut sheaves = self.sheaves.lock();
+        self.hand_out_of(self.reach(), limits, most, accept)
+    }
+
+    /// Takes the lock of the barn.
+    #[inline]
+    pub(super) fn reach(&self) -> Reached<'_> {
+        Reached(self.sheaves.lock())
+    }
+
+    /// Takes the lock of the barn if no other task holds it.
+    pub(super) fn try_reach(&self) -> Option<Reached<'_>> {
+        self.sheaves.try_lock().map(Reached)
+    }
+
+    /// [`hand_out`](Self::hand_out) by who has reached the barn.
+    #[inline]
+    pub(super) fn hand_out_of(
+        &self,
+        sheaves: Reached<'_>,
+        limits: &CacheLimits,
+        most: usize,
+        accept: impl FnOnce(&[Object]) -> bool,
+    ) -> Option<Object> {
+        let mut sheaves = sheaves.0;
         let count = sheaves.level.min(most);
         let (object, rest) = sheaves.top(count).split_last()?;
         let object = *object;
@@ -219,6 +258,9 @@ impl Barn {
     #[inline]
     fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
+        if sheaves.seen.is_contended(self.sheaves.stats()) {
+            self.is_contended.store(1, Relaxed);
+        }
         let (bytes, announced) = (sheaves.level * sheaves.stride, self.announced.load(Relaxed));
         if bytes.abs_diff(announced) >= ANNOUNCED_BYTES || bytes == 0 && announced != 0 {
             self.announced.store(bytes, Relaxed);
@@ -256,6 +298,12 @@ impl Barn {
     /// Bytes of objects, correct to within 64 KiB or one larger object. Takes no lock.
     pub fn bytes(&self) -> usize {
         self.announced.load(Relaxed)
+    }
+
+    /// Returns whether CPUs have waited for the barn since the last call that returned true.
+    #[inline]
+    pub(super) fn was_contended(&self) -> bool {
+        self.is_contended.load(Relaxed) != 0 && self.is_contended.swap(0, Relaxed) != 0
     }
 
     /// Objects in the barn now, and its counts.

@@ -15,7 +15,7 @@ use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
 /// Maximum number of objects that one step of a slow path moves.
 pub const MAX_BATCH: usize = 64;
 /// Objects in a buffer on a thread's stack. That stack may be small: larger batches move in pieces.
-pub(super) const PIECE: usize = 64;
+pub(super) const PIECE: usize = 48;
 const GIVEN_BACK: usize = 8;
 
 /// The options of a slab policy, in bits that the policy alone knows. With 0 it runs as it is meant

@@ -10,7 +10,8 @@
 //! ```text
 //! stats   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
-//! parts    buffer    late    populating -> bitmap_slabs -> loose    barn -> barns    width
+//! parts    buffer    late    shards    groups    populating -> bitmap_slabs -> loose    barn -> barns
+//!          width
 //! policy   sheaf_cache -> sheaf_bound -> sheaf
 //! ```
 
@@ -21,6 +22,7 @@ mod buffer;
 mod cache;
 mod cache_limits;
 mod context;
+mod groups;
 mod late;
 mod loose;
 mod misuse;
@@ -30,6 +32,7 @@ mod policy;
 mod populating;
 mod reclaim;
 mod remaining;
+mod shards;
 mod sheaf;
 mod sheaf_bound;
 mod sheaf_cache;

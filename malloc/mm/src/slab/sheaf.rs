@@ -9,7 +9,7 @@
 //! or the CPU often exchanges sheaves with the barn. A drain makes the array as small as before.
 
 use super::barns::home;
-use super::bitmap_slabs::BitmapSlabs;
+use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, SlabLayout};
 use super::cache_limits::CacheLimits;
@@ -21,7 +21,7 @@ use super::reclaim::{Idle, Reclaim, SparseWalk};
 use super::sheaf_cache::{Sheaf, SheafView};
 use super::stats::{Count::*, Exchanges, Occupancy, SlabStats};
 use super::width::{Means, Miss, Width};
-use crate::frame::{NodeId, Pfn};
+use crate::frame::Pfn;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -36,7 +36,7 @@ impl<P: Arrays> SheafView<'_, P> {
     fn park(&self, objects: &[Object]) -> bool {
         let parked = self.context.percpu.push_batch(self.array(), objects);
         if parked {
-            self.own.counts.add(BatchedIn, objects.len());
+            self.count(BatchedIn, objects.len());
         } else {
             self.put_away(objects);
         }
@@ -48,14 +48,18 @@ impl<P: Arrays> SheafView<'_, P> {
         let (context, barns) = (self.context, &self.own.barns);
         let mut rest = objects;
         while let Some(&first) = rest.first() {
-            let (mut node, mut count) = (NodeId(0), rest.len());
+            let (mut count, (mut number, mut barn)) = (rest.len(), self.barn());
             if barns.nodes() > 1 {
-                node = home(context, first);
+                let node = home(context, first);
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
+                number = number - number % barns.nodes() + usize::from(node.0);
+                barn = barns.of(number);
             }
             let (alike, behind) = rest.split_at(count);
             let most = self.barn_most();
-            if !barns.of(node).put(context.metadata, context.limits, alike, most) {
+            if barn.put(context.metadata, context.limits, alike, most) {
+                self.note_filled(number, barn);
+            } else {
                 self.slabs().free(alike, self.own.keep_empty());
             }
             rest = behind;
@@ -69,7 +73,7 @@ impl<P: Arrays> SheafView<'_, P> {
     #[inline(never)]
     fn bring_in(&self, object: Object, sheaf: usize) -> bool {
         let (context, barns, array) = (self.context, &self.own.barns, self.array());
-        let (percpu, (node, barn)) = (context.percpu, barns.here(context));
+        let (percpu, (number, barn)) = (context.percpu, self.barn());
         let sheaf = if barns.nodes() > 1 { sheaf.min(PIECE - 1) } else { sheaf };
         let mut away = [MaybeUninit::uninit(); PIECE];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
@@ -93,7 +97,8 @@ impl<P: Arrays> SheafView<'_, P> {
                 count += 1;
             }
             if barns.nodes() > 1 {
-                let is_ours = |object| home(context, object) == node;
+                let node = number % barns.nodes();
+                let is_ours = |object| usize::from(home(context, object).0) == node;
                 // SAFETY: the first `count` elements are written.
                 strangers = unsafe { sort_out(&mut room[..count], &mut away, is_ours) };
             }
@@ -102,6 +107,7 @@ impl<P: Arrays> SheafView<'_, P> {
         if is_double {
             not_in_use(self.cache, object);
         }
+        self.note_filled(number, barn);
         if has_left {
             // SAFETY: sort_out wrote the first `strangers` elements.
             self.put_away(unsafe { written(&away, strangers) });
@@ -119,7 +125,7 @@ impl<P: Arrays> SheafView<'_, P> {
             may_widen: &|objects| may_widen && self.has_width_left(slot, objects),
             take: &mut |array, objects| self.policy.take_back(context, array, objects),
         };
-        let barn_has_some = own.barns.here(context).1.bytes() > 0;
+        let barn_has_some = self.barn().1.bytes() > 0;
         let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
         if miss.was_refused {
             context.limits.note_refused(context.zones, context.percpu.area(), slot);
@@ -150,7 +156,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// Frees an object if array and barn are full, or if the array was drained after the miss.
     #[cold]
     fn free_past_barn(&self, object: Object, sheaf: usize) {
-        self.own.counts.add(FreeSlow, 1);
+        self.count(FreeSlow, 1);
         let percpu = self.context.percpu;
         let room = percpu.area().room(percpu.current(), self.array());
         let mut left = sheaf.min(room.div_ceil(2));
@@ -167,7 +173,7 @@ impl<P: Arrays> SheafView<'_, P> {
         let mut buffer = [MaybeUninit::uninit(); PIECE];
         let taken = self.context.percpu.pop_batch(self.array(), &mut buffer[..most]);
         if taken {
-            self.own.counts.add(BatchedOut, most);
+            self.count(BatchedOut, most);
             // SAFETY: pop_batch wrote all `most` elements.
             let objects = unsafe { written(&buffer, most) };
             if is_among(objects, object) {
@@ -190,13 +196,13 @@ impl<P: Arrays> SheafView<'_, P> {
     ) -> Option<Object> {
         let sheaf = miss.sheaf.max(1);
         let (context, array) = (self.context, self.array());
-        let (_, barn) = self.own.barns.here(context);
         let accept = |rest: &[Object]| {
             taken(rest);
             context.percpu.push_batch(array, rest)
         };
-        barn.hand_out(context.limits, sheaf, accept)
-            .or_else(|| self.alloc_from_slabs(sheaf, taken, pressed))
+        self.reach_barn()
+            .and_then(|(barn, reached)| barn.hand_out_of(reached, context.limits, sheaf, accept))
+            .or_else(|| self.alloc_from_slabs(sheaf, &taken, pressed))
     }
 
     /// Frees an object for which the array was full: into the array if it grows, else barn or slab.
@@ -212,7 +218,7 @@ impl<P: Arrays> SheafView<'_, P> {
             }
         }
         if sheaf == 0 {
-            self.own.counts.add(FreeSlow, 1);
+            self.count(FreeSlow, 1);
             return self.put_away(&[object]);
         }
         if !self.bring_in(object, sheaf) {
@@ -226,19 +232,20 @@ impl<P: Arrays> SheafView<'_, P> {
         taken_too: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
-        let own = self.own;
+        let (own, slabs_of) = (self.own, self.slabs());
         let (mut left, mut answer, mut is_fresh) = (self.refill().min(sheaf), None, false);
         // Bounds the number of new slabs, because other CPUs may take their objects.
         let mut slabs = left.div_ceil(self.cache.objects() as usize);
         while left > 0 {
-            let (taken, parked) = self.take_pieces(left, slabs > 0, &mut answer, &taken_too);
+            let (taken, parked) =
+                self.take_pieces(&slabs_of, left, slabs > 0, &mut answer, &taken_too);
             if !parked || 2 * taken >= left {
                 break;
             }
             left -= taken;
             // The buffer of `take_pieces` is off the stack here: making a slab may need much stack.
             let objects = left.max(own.width.narrow_sheaf());
-            match self.slabs().grow(objects) {
+            match slabs_of.grow(objects) {
                 Some(fresh) => {
                     is_fresh |= fresh;
                     slabs = slabs.saturating_sub(1);
@@ -251,7 +258,7 @@ impl<P: Arrays> SheafView<'_, P> {
             self.policy.relieve_barns(self.context);
             pressed();
         }
-        own.counts.add(AllocSlow, usize::from(answer.is_some()));
+        self.count(AllocSlow, usize::from(answer.is_some()));
         answer
     }
 
@@ -259,12 +266,13 @@ impl<P: Arrays> SheafView<'_, P> {
     /// others for the array. Returns their number, and whether the array had room for all.
     fn take_pieces(
         &self,
+        slabs: &SlabsView<'_, P>,
         most: usize,
         wants_all: bool,
         answer: &mut Option<Object>,
         taken_too: &impl Fn(&[Object]),
     ) -> (usize, bool) {
-        self.slabs().take_pieces(most, wants_all, |piece, is_last| {
+        slabs.take_pieces(most, wants_all, |piece, is_last| {
             let mut rest = piece;
             let mut answer_if = |is_time, rest: &mut &[Object]| {
                 if is_time
@@ -277,7 +285,7 @@ impl<P: Arrays> SheafView<'_, P> {
             answer_if(is_last, &mut rest);
             taken_too(rest);
             if rest.is_empty() || self.context.percpu.push_batch(self.array(), rest) {
-                self.own.counts.add(BatchedIn, rest.len());
+                self.count(BatchedIn, rest.len());
                 return 0;
             }
             answer_if(true, &mut rest);
@@ -316,8 +324,7 @@ impl<P: Arrays> SheafView<'_, P> {
         self.slabs().add_stats(&mut stats);
         let usage = self.context.percpu.usage(self.array());
         stats.parked_objects = usage.level;
-        let elsewhere = self.own.barns.add_stats(others, &mut stats);
-        self.own.counts.fill(usage, elsewhere, &mut stats);
+        self.own.barns.fill(usage, others, &mut stats);
         stats
     }
 }
@@ -332,7 +339,7 @@ impl Sheaf {
         let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
         context.give_back_emptied();
         let view = self.of(context.with(cache));
-        view.own.counts.add(BatchedOut, objects.len());
+        view.count(BatchedOut, objects.len());
         view.free_to_slabs(objects);
     }
 
@@ -365,9 +372,12 @@ impl Sheaf {
         let mut shrunk = u32::from(self.empty_slots(context, idle));
         for cache in context.each_cache() {
             if !(idle.caches)(cache.id()) {
-                shrunk += u32::from(self.at(cache).trim_barns());
+                let view = self.at(cache);
+                view.own.slabs.groups.join(context.percpu.area().awake_slots());
+                shrunk += u32::from(view.trim_barns());
             } else if self.stats(cache).has_spare() {
                 self.at(cache).empty();
+                self.at(cache).own.slabs.groups.join(1);
                 shrunk += 1;
             }
         }
@@ -413,7 +423,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             if !cache.context.percpu.pop_batch(cache.id().array(), taken) {
                 return false;
             }
-            view.own.counts.add(BatchedOut, objects);
+            view.count(BatchedOut, objects);
             // SAFETY: pop_batch wrote all `objects` elements.
             let taken = unsafe { written(taken, objects) };
             view.park(taken);
@@ -441,6 +451,11 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         if cache.is_reused() {
             self.set_up(&cache);
             own.start(context.percpu.usage(array).operations);
+        }
+        // Tests ask for groups from the start: twice as many for each.
+        for _ in 0..context.setup.options.0 {
+            own.slabs.groups.note_contended();
+            self.of(cache).split_for(usize::MAX);
         }
         Ok(())
     }
@@ -497,7 +512,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 taken = end;
                 continue;
             }
-            match own.barns.here(context).1.take(context.limits, piece) {
+            match view.barn().1.take(context.limits, piece) {
                 0 => break,
                 count => taken += count,
             }
@@ -509,9 +524,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 self.relieve_barns(context);
             }
         }
-        own.counts.add(BatchedOut, fast);
-        own.counts.add(BulkAlloc, fast);
-        own.counts.add(AllocSlow, taken - fast);
+        view.count(BatchedOut, fast);
+        view.count(BulkAlloc, fast);
+        view.count(AllocSlow, taken - fast);
         taken
     }
 
@@ -533,8 +548,8 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             context.give_back_emptied();
         }
         view.bound_barns();
-        view.own.counts.add(BulkFree, fast);
-        view.own.counts.add(FreeSlow, objects.len() - fast);
+        view.count(BulkFree, fast);
+        view.count(FreeSlow, objects.len() - fast);
     }
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
@@ -579,14 +594,14 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         if is_fresh {
             self.relieve(cache.context);
         }
-        view.own.counts.add(AllocSlow, taken);
+        view.count(AllocSlow, taken);
         // SAFETY: the slabs wrote the first `taken` elements.
         unsafe { written(&out, taken) }.first().copied()
     }
 
     unsafe fn free_dense(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         let view = self.of(cache);
-        view.own.counts.add(FreeSlow, 1);
+        view.count(FreeSlow, 1);
         view.free_to_slabs(&[object]);
         true
     }

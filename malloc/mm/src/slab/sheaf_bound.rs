@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
-use super::context::{CacheIn, MAX_BATCH, SlabContext};
+use super::context::{CacheIn, MAX_BATCH, PIECE, SlabContext};
 use super::sheaf_cache::{Sheaf, SheafView};
 use crate::zone::Zones;
 use quarry_sys::own_stack;
@@ -19,14 +19,22 @@ impl<'a, P: Arrays> SheafView<'a, P> {
     /// too much. Called at the end of a free, where much of the thread's stack is left.
     #[inline]
     pub fn bound_barns(&self) {
-        let (context, barns) = (self.context, &self.own.barns);
-        if barns.bytes() > self.barn_most() * self.cache.stride() * barns.nodes() {
-            context.give_back_emptied();
-            self.empty_barns(self.own.keep_empty());
-        }
+        let context = self.context;
+        self.split_if_contended();
+        self.bound_own_barn();
         if context.limits.barns() > CacheLimits::barns_most(context.zones) {
             context.give_back_emptied();
             self.shrink_barns(CacheLimits::barns_most, MAX_BATCH);
+        }
+    }
+
+    #[inline]
+    fn bound_own_barn(&self) {
+        let (number, barn) = self.barn();
+        if barn.bytes() > self.barn_most() * self.cache.stride() {
+            self.context.give_back_emptied();
+            self.empty_barn(barn, PIECE, self.own.keep_empty());
+            self.note_filled(number, barn);
         }
     }
 

@@ -1,12 +1,14 @@
 //! The state of the policy `sheaf`: for each cache its barns, its slabs and its counts.
 
-use super::barn::Barn;
+use super::barn::{Barn, Reached};
 use super::barns::Barns;
 use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::written;
 use super::cache::{Cache, MAX_CACHES};
 use super::context::{CacheIn, PIECE, SlabContext};
-use super::stats::ArrayCounts;
+use super::groups::{Hints, others};
+use super::shards::MAX_SHARDS;
+use super::stats::Count;
 use super::width::Width;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{ArrayId, Arrays};
@@ -40,7 +42,6 @@ pub(super) struct SheafCache {
     pub(super) width: Width,
     keep_empty: AtomicU32,
     barn_least: AtomicU32,
-    pub(super) counts: ArrayCounts,
 }
 
 impl SheafCache {
@@ -51,7 +52,6 @@ impl SheafCache {
             width: Width::new(),
             keep_empty: AtomicU32::new(0),
             barn_least: AtomicU32::new(0),
-            counts: ArrayCounts::zero(),
         }
     }
 
@@ -66,8 +66,7 @@ impl SheafCache {
 
     /// Resets the counts for a cache whose arrays have counted `operations` already.
     pub(super) fn start(&self, operations: u64) {
-        self.counts.restart(operations);
-        self.barns.start();
+        self.barns.start(operations);
         self.slabs.start();
     }
 
@@ -94,7 +93,7 @@ impl<P: Arrays> SheafView<'_, P> {
     /// that a few parked objects do not keep all slabs alive.
     #[inline(never)]
     pub(super) fn barn_most(&self) -> usize {
-        let outside = self.own.slabs.outside() as usize;
+        let outside = self.slabs().outside() as usize;
         let pointed = outside * self.cache.stride() / POINTERS_SHARE / size_of::<usize>();
         let least = self.own.barn_least.load(Ordering::Relaxed) as usize;
         (outside / BARN_SHARE).min(pointed).max(least)
@@ -102,6 +101,87 @@ impl<P: Arrays> SheafView<'_, P> {
 
     pub(super) fn refill(&self) -> usize {
         (REFILL_BYTES / self.cache.stride()).max(1)
+    }
+
+    /// The number of the running CPU's barn, and the barn.
+    #[inline]
+    pub(super) fn barn(&self) -> (usize, &Barn) {
+        let (number, group) = self.own.barns.here(&self.own.slabs.groups, self.context);
+        (number, &group.barn)
+    }
+
+    /// The running CPU's barn, or that of another group, if it holds objects.
+    #[inline]
+    pub(super) fn reach_barn(&self) -> Option<(&Barn, Reached<'_>)> {
+        let (own, barn) = self.barn();
+        let reached = barn.reach();
+        if !reached.is_empty() {
+            return Some((barn, reached));
+        }
+        drop(reached);
+        self.reach_other(own, self.own.slabs.groups.hints()?)
+    }
+
+    /// A barn of another group and the same node that holds objects and is free at the moment.
+    #[cold]
+    #[inline(never)]
+    fn reach_other(&self, own: usize, hints: &Hints) -> Option<(&Barn, Reached<'_>)> {
+        let (barns, nodes) = (&self.own.barns, self.own.barns.nodes());
+        let is_giver =
+            |other: &usize| other.abs_diff(own).is_multiple_of(nodes) && hints.filled.has(*other);
+        others(own, barns.all().count()).filter(is_giver).find_map(|number| {
+            let barn = barns.of(number);
+            let reached = barn.try_reach()?;
+            if reached.is_empty() {
+                hints.filled.set(number, false);
+                return None;
+            }
+            Some((barn, reached))
+        })
+    }
+
+    /// Counts `by` exchanges that the barn does not count.
+    pub(super) fn count(&self, count: Count, by: usize) {
+        let (_, group) = self.own.barns.here(&self.own.slabs.groups, self.context);
+        group.counts.add(count, by);
+    }
+
+    /// Notes in the hints that a barn holds objects, if it does. Who finds it empty takes it out.
+    #[inline]
+    pub(super) fn note_filled(&self, number: usize, barn: &Barn) {
+        if let Some(hints) = self.own.slabs.groups.hints()
+            && barn.bytes() > 0
+        {
+            hints.filled.set(number, true);
+        }
+    }
+
+    /// Makes more groups if CPUs have waited for each other.
+    #[inline]
+    pub(super) fn split_if_contended(&self) {
+        let groups = &self.own.slabs.groups;
+        if self.barn().1.was_contended() {
+            groups.note_contended();
+        }
+        if groups.is_contended() {
+            self.split();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split(&self) {
+        self.split_for(self.context.percpu.area().awake_slots());
+    }
+
+    /// Makes twice as many groups, if `cpus` CPUs are enough for them.
+    pub(super) fn split_for(&self, cpus: usize) {
+        let (own, context) = (self.own, self.context);
+        let most = MAX_SHARDS / own.barns.nodes();
+        own.slabs.groups.split((cpus, most), context.metadata, |groups| {
+            own.barns.make_shards(groups, self.cache.stride(), context)?;
+            own.slabs.make_shards(groups, context.metadata)
+        });
     }
 
     /// Gives up to [`PIECE`] objects to the slabs, from the first barn that is not empty. The cache

@@ -109,6 +109,8 @@ pub struct BarnStats {
     pub lock: LockStats,
 }
 
+add_fields!(BarnStats: objects, lock);
+
 /// Exchanges with arrays, which the arrays do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchanges {
@@ -125,12 +127,14 @@ pub struct Exchanges {
 add_fields!(Exchanges: alloc_slow, free_slow, batched_in, batched_out);
 
 impl Exchanges {
-    /// Stores all allocations and frees of a cache; `arrays`: the counts of its arrays.
+    /// Stores all allocations and frees of a cache, to which those of bulk requests were added
+    /// before; `arrays`: the counts of its arrays.
     pub fn fill(self, arrays: ArrayUse, stats: &mut SlabStats) {
         // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
         let pushes_more = (arrays.level + self.batched_out).wrapping_sub(self.batched_in) as i64;
         let pops = (arrays.operations as i64 - pushes_more).max(0) as u64 / 2;
-        (stats.alloc_fast, stats.free_fast) = (pops, arrays.operations.saturating_sub(pops));
+        stats.alloc_fast += pops;
+        stats.free_fast += arrays.operations.saturating_sub(pops);
         (stats.alloc_slow, stats.free_slow) = (self.alloc_slow, self.free_slow);
     }
 }
@@ -174,19 +178,27 @@ impl ArrayCounts {
         self.0[Count::Before as usize].store(operations, Relaxed);
     }
 
+    fn of(&self, count: Count) -> u64 {
+        self.0[count as usize].load(Relaxed)
+    }
+
+    /// Adds the exchanges counted here to `all`, and those of bulk requests to `stats`.
+    pub(super) fn add_to(&self, all: &mut Exchanges, stats: &mut SlabStats) {
+        *all += Exchanges {
+            alloc_slow: self.of(Count::AllocSlow),
+            free_slow: self.of(Count::FreeSlow),
+            batched_in: self.of(Count::BatchedIn),
+            batched_out: self.of(Count::BatchedOut),
+        };
+        stats.alloc_fast += self.of(Count::BulkAlloc);
+        stats.free_fast += self.of(Count::BulkFree);
+    }
+
     /// Stores all allocations and frees; `elsewhere`: the exchanges that are not counted here.
     pub fn fill(&self, arrays: ArrayUse, elsewhere: Exchanges, stats: &mut SlabStats) {
-        let of = |count: Count| self.0[count as usize].load(Relaxed);
-        let mut all = Exchanges {
-            alloc_slow: of(Count::AllocSlow),
-            free_slow: of(Count::FreeSlow),
-            batched_in: of(Count::BatchedIn),
-            batched_out: of(Count::BatchedOut),
-        };
-        all += elsewhere;
-        let operations = arrays.operations.saturating_sub(of(Count::Before));
+        let mut all = elsewhere;
+        self.add_to(&mut all, stats);
+        let operations = arrays.operations.saturating_sub(self.of(Count::Before));
         all.fill(ArrayUse { operations, ..arrays }, stats);
-        stats.alloc_fast += of(Count::BulkAlloc);
-        stats.free_fast += of(Count::BulkFree);
     }
 }

@@ -7,7 +7,7 @@ use crate::system::{Backing, TestOs};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::V6_18;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy};
+use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, PolicyOptions, Sheaf, SlabPolicy};
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, SteppedSlots};
 use quarry_watch::AllInstruments;
@@ -53,11 +53,21 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
 
     /// A stack in which the two CPUs belong to different nodes, if `nodes` is more than one.
     pub(crate) fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
+        Self::with(StackOptions::default(), nodes, size, bug)
+    }
+
+    /// A stack in which the two CPUs are in different groups from the start.
+    pub(crate) fn in_groups(size: usize, bug: PlantedBug) -> Self {
+        let options = StackOptions { slab: PolicyOptions(1), ..StackOptions::default() };
+        Self::with(options, 1, size, bug)
+    }
+
+    fn with(options: StackOptions<V6_18>, nodes: u8, size: usize, bug: PlantedBug) -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let stack = Box::new(Stack::<Config<S>>::new());
         stack.percpu().sequences().set_cpus(2);
         stack.percpu().sequences().plant(bug);
-        let mut options = StackOptions { heap: false, ..StackOptions::default() };
+        let mut options = StackOptions { heap: false, ..options };
         options.pages.reserve_bytes = 64 << 20;
         options.pages.nodes = nodes;
         options.pages.node_of_slot = match nodes {
@@ -120,6 +130,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
             self.free(object);
         }
         assert_eq!(self.hands.count(), 0);
+        assert_eq!(self.stack.validate(), Ok(()));
         let stats = self.stack.cache(self.cache).stats();
         assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
         let allocs = stats.alloc_fast + stats.alloc_slow;
@@ -136,15 +147,27 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
 
 /// Two threads on two CPUs trade, while a third thread shrinks the cache.
 pub(crate) fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) {
-    let play = Arc::new(Play::<S>::new(size, bug));
+    trading_on(Play::<S>::new(size, bug), 1);
+}
+
+/// The same with two shards, which take slabs over from each other, and more shrinks, which give
+/// objects back to slabs meanwhile.
+pub(crate) fn trading_in_groups(bug: PlantedBug) {
+    trading_on(Play::<Sheaf>::in_groups(size_for("sheaf"), bug), 3);
+}
+
+fn trading_on<S: SlabPolicy<SteppedSlots> + 'static>(play: Play<S>, shrinks: usize) {
+    let play = Arc::new(play);
     let mut threads: Vec<_> = (0..2)
         .map(|_| {
             let play = Arc::clone(&play);
             thread::spawn(move || play.trade(6))
         })
         .collect();
-    let shrinking = Arc::clone(&play);
-    threads.push(thread::spawn(move || shrinking.stack.cache(shrinking.cache).shrink()));
+    threads.extend((0..shrinks).map(|_| {
+        let shrinking = Arc::clone(&play);
+        thread::spawn(move || shrinking.stack.cache(shrinking.cache).shrink())
+    }));
     threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
     play.finish();
 }
@@ -214,6 +237,11 @@ macro_rules! stamp {
 }
 
 slab_policies!(stamp);
+
+#[test]
+fn groups_take_slabs_over_from_each_other() {
+    explore(400, || trading_in_groups(PlantedBug::None));
+}
 
 /// The size of objects of which a sheaf has four; for other policies, a slab or a list has four.
 pub(crate) fn size_for(policy: &str) -> usize {

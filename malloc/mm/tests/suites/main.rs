@@ -42,6 +42,7 @@ mod profile;
 mod reclaim;
 mod record;
 mod refused;
+mod shards;
 mod sparse;
 mod support;
 mod threads;

@@ -37,7 +37,7 @@ fn free(bed: &SheafBed, cache: CacheId, filled: &Filled) {
 }
 
 /// Looks and purges until nothing is due. Returns the bytes that sparse slabs have given back.
-fn rest(bed: &SheafBed, state: &mut ReclaimState) -> usize {
+pub(crate) fn rest(bed: &SheafBed, state: &mut ReclaimState) -> usize {
     let mut bytes = 0;
     for _ in 0..3 {
         reclaim(&bed.stack, state);

@@ -6,9 +6,7 @@ use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_mm::frame::NodeId;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
-use quarry_mm::slab::CacheId;
-use quarry_mm::slab::Sheaf;
-use quarry_mm::slab::SlabPolicy;
+use quarry_mm::slab::{CacheId, PolicyOptions, Sheaf, SlabPolicy};
 use quarry_mm::stack::{ReclaimState, Request, Stack, StackConfig, StackHost};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use quarry_watch::AllInstruments;
@@ -265,10 +263,23 @@ pub(crate) fn exchange_on<C>(threads: usize, unregistered: usize, nodes: u8, pol
 where
     C: StackConfig<Pages: Default>,
 {
+    exchange_in::<C>(threads, unregistered, nodes, policy, PolicyOptions::default());
+}
+
+/// Same as [`exchange_on`], with options of the slab policy.
+pub(crate) fn exchange_in<C>(
+    threads: usize,
+    unregistered: usize,
+    nodes: u8,
+    policy: C::Pages,
+    slab: PolicyOptions,
+) where
+    C: StackConfig<Pages: Default>,
+{
     let seed = seed();
     let rounds = std::env::var("QUARRY_TEST_ROUNDS").map_or(1, |text| text.parse().unwrap());
     let mut options = small();
-    options.heap = true;
+    (options.heap, options.slab) = (true, slab);
     options.pages.policy = policy;
     options.pages.reserve_bytes = 2 << 30;
     options.pages.nodes = nodes;

@@ -56,6 +56,11 @@ pub unsafe trait PerCpu: Sync + Sized {
         false
     }
 
+    /// Returns whether a free is to read the owner of a slab only once: a bug, planted for models.
+    fn reads_owner_once(&self) -> bool {
+        false
+    }
+
     /// Returns whether a drain by the calling thread can reach every slot. O(1).
     fn reaches_every_slot(&self) -> bool {
         true

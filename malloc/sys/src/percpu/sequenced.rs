@@ -281,6 +281,11 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.sequences.is_impatient()
     }
 
+    #[inline(always)]
+    fn reads_owner_once(&self) -> bool {
+        self.sequences.reads_owner_once()
+    }
+
     #[inline]
     fn current(&self) -> SlotIndex {
         let slot = self.sequences.slot();

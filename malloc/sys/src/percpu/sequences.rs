@@ -52,6 +52,11 @@ pub unsafe trait Cpus: Sync {
     fn is_impatient(&self) -> bool {
         false
     }
+
+    /// Returns whether the bug of this name is planted.
+    fn reads_owner_once(&self) -> bool {
+        false
+    }
 }
 
 /// The restartable sequences of an architecture (or of the model checker).

@@ -85,6 +85,8 @@ pub enum PlantedBug {
     ListPushBelowIgnoresStop,
     /// `compare_store` writes to the given slot even from another CPU.
     CompareStoreIgnoresCpu,
+    /// A free reads the owner of a slab before it takes the lock, and not again.
+    OwnerIsReadOnce,
 }
 
 /// The virtual CPUs.
@@ -288,6 +290,10 @@ unsafe impl Cpus for Stepped {
 
     fn is_alone(&self) -> bool {
         false
+    }
+
+    fn reads_owner_once(&self) -> bool {
+        self.has(PlantedBug::OwnerIsReadOnce)
     }
 }
 

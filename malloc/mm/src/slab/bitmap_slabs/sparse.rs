@@ -8,8 +8,9 @@
 //!
 //! [`occupancy`](SlabsView::occupancy) tells a program which objects it should move.
 
+use super::lists::{BUCKETS, EMPTY, Lists, SlabsView};
+use super::slab::Slab;
 use super::word::Word;
-use super::{BUCKETS, EMPTY, Lists, Slab, SlabsView};
 use crate::frame::{End, FRAME_BYTES, List, Pfn, page_bytes};
 use crate::slab::reclaim::SparseWalk;
 use crate::slab::stats::Occupancy;
@@ -171,8 +172,8 @@ impl<P: PerCpu> SlabsView<'_, P> {
     /// cache, or the object is free in its slab. Holds the list lock for O(1).
     pub fn occupancy(&self, object: Object) -> Option<Occupancy> {
         let (context, cache) = (self.context, self.cache);
-        let lists = self.slabs.lists.lock();
         let pfn = context.slab_of(cache, object);
+        let (_, lists) = self.lock_owner(object);
         if context.zones.frames().kind(pfn) != cache.id().kind() {
             return None;
         }
@@ -212,7 +213,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
         let may_fold = !self.context.zones.arena().os().runs_others();
         let mut held = [Held { pfn: Pfn(0), pages: 0 }; STEP_SLABS];
         let (mut count, mut folds, mut bytes) = (0, 0, 0);
-        let mut lists = self.slabs.lists.lock();
+        let mut lists = self.lock(walk.shard_of(self.slabs.more.count()));
         for _ in 0..STEP_LOOKS {
             if count == held.len() || folds == STEP_FOLDS {
                 break;
@@ -238,12 +239,22 @@ impl<P: PerCpu> SlabsView<'_, P> {
         let held = &held[..count];
         let slab = |it: &Held| self.slab(it.pfn);
         bytes += held.iter().map(|it| slab(it).give_back(it.pages, page_bytes)).sum::<usize>();
-        if !held.is_empty() {
-            let mut lists = self.slabs.lists.lock();
-            let empty = lists.nr_empty();
-            held.iter().for_each(|it| lists.let_go(&slab(it), it.pages, page_bytes));
-            self.note_empty(&lists, empty);
-        }
+        self.let_go(held, page_bytes);
+        walk.go_on();
         bytes
+    }
+
+    /// Lets requests have the pages `held` again. Another shard may have taken a slab over by now.
+    fn let_go(&self, held: &[Held], page_bytes: usize) {
+        let mut rest = held.iter().peekable();
+        while let Some(first) = rest.peek() {
+            let (shard, mut lists) = self.lock_owner(self.slab(first.pfn).address);
+            let empty = lists.nr_empty();
+            let is_theirs = |it: &&Held| self.slab(it.pfn).owner() == shard;
+            while let Some(it) = rest.next_if(is_theirs) {
+                lists.let_go(&self.slab(it.pfn), it.pages, page_bytes);
+            }
+            self.note_empty(shard, &lists, empty);
+        }
     }
 }
