@@ -3,7 +3,7 @@
 use super::order::page_bytes;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use quarry_sys::lock::CountedLock;
+use quarry_sys::lock::{Contention, CountedLock};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -25,6 +25,8 @@ zero_words!(u8, u32, u64, bool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Atomi
 unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
 // SAFETY: zero bytes are a free lock (word, owner and counters 0) around a zero `T`.
 unsafe impl<T: FreshZero> FreshZero for CountedLock<T> {}
+// SAFETY: zero bytes are counts of 0, as in `Contention::new`.
+unsafe impl FreshZero for Contention {}
 
 /// Declares structs that are [`FreshZero`] because each of their fields is.
 #[macro_export]

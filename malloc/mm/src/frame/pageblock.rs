@@ -2,7 +2,8 @@
 //!
 //! A doubly linked list needs two link words per member, and the frame table has one per frame. So
 //! free blocks of order 0 are a bitmap here, and a list links the pageblocks that have some. The
-//! zone's lock guards all fields except `faults`; any task may read `tag` without it.
+//! zone's lock guards all fields except `faults`; any task may read `tag` and `shelf` without it.
+//! The lock of a shelf guards the extents of a pageblock on it.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`
@@ -82,6 +83,8 @@ fresh_zero! {
         words: AtomicU8,
         tag: AtomicU8,
         faults: AtomicU8,
+        /// One more than the shelf that has the pageblock; 0 = none.
+        shelf: AtomicU8,
     }
 }
 
@@ -153,6 +156,17 @@ impl Pageblock {
     /// Puts the pageblock into a zone, or changes its migratetype.
     pub fn set_tag(&self, tag: PageblockTag) {
         self.tag.store(tag.0, Relaxed);
+    }
+
+    /// The shelf that the zone has lent the pageblock to.
+    #[inline]
+    #[must_use]
+    pub(crate) fn shelf(&self) -> Option<u32> {
+        u32::from(self.shelf.load(Relaxed)).checked_sub(1)
+    }
+
+    pub(crate) fn set_shelf(&self, shelf: Option<u32>) {
+        self.shelf.store(shelf.map_or(0, |shelf| shelf as u8 + 1), Relaxed);
     }
 
     /// The migratetype of its blocks.

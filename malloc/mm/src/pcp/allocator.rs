@@ -226,6 +226,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Visits the locks of zones, arena and lists.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.zones().visit_locks(visit);
+        self.store.shelves.visit_locks(visit);
         let lists = &self.store.pcps;
         (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
@@ -233,6 +234,7 @@ impl<P: PagePolicy> PageAllocator<P> {
     /// Checks all equations while no other thread works; returns the first broken one. O(frames).
     pub fn validate(&self) -> Result<(), Broken> {
         self.zones().validate()?;
+        self.store.shelves.validate(self.zones())?;
         let mut outside = 0;
         for zone in self.zones().all() {
             let listed = self.store.validate_pages(zone.node(), self.policy.orders())?;

@@ -42,6 +42,10 @@ impl Leaving {
         self.count += 1;
     }
 
+    pub(super) fn extents(&self) -> &[(Pfn, u32)] {
+        &self.extents[..self.count]
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (Pfn, u32)> + '_ {
         self.extents[..self.count].iter().copied()
     }

@@ -86,8 +86,12 @@ impl ListStore {
         if let Some(pfn) = self.take_listed((slot, node), (count, align), Movement::Taken) {
             return Some(Page { pfn, zeroed: false });
         }
+        if let Some(page) = self.shelves.take(&self.zones, (slot, node), (count, align)) {
+            return Some(page);
+        }
         let page = self.zones.take_extent(node, count, align);
         let page = page.or_else(|| self.alloc_extent_slow(node, count, align))?;
+        self.shelves.look(&self.zones, node);
         self.pcp(slot, node).bypass_alloc(1);
         Some(page)
     }
@@ -126,14 +130,45 @@ impl ListStore {
     #[cold]
     fn put_past_list(&self, (slot, node): (SlotIndex, NodeId), first: Pfn, count: u32) {
         let leaving = self.extents(slot, node).make_room();
-        self.zones.put_extents(node, leaving.into_iter().chain(core::iter::once((first, count))));
+        match leaving {
+            Some(leaving) => self.put_extents(node, &[leaving, (first, count)]),
+            None => self.put_extents(node, &[(first, count)]),
+        }
         self.pcp(slot, node).bypass_free(1);
+    }
+
+    /// Gives extents, at most 32, back to the shelves or the zone that they come from.
+    #[inline(never)]
+    pub(super) fn put_extents(&self, node: NodeId, extents: &[(Pfn, u32)]) {
+        let mut left = u32::MAX >> (32 - extents.len());
+        while left != 0 {
+            for (number, (first, count)) in extents.iter().enumerate() {
+                if left >> number & 1 == 1
+                    && self.shelves.is_open()
+                    && self.shelves.put(&self.zones, node, *first, *count)
+                {
+                    left &= !(1 << number);
+                }
+            }
+            if left != 0 {
+                left = self.zones.put_extents(node, extents, left);
+            }
+        }
+    }
+
+    /// Takes the `count` frames from `first` on, if they are free in extents.
+    pub(super) fn take_extent_at(&self, node: NodeId, first: Pfn, count: u32) -> bool {
+        // A frame beside one in use is in no pageblock that could come to a shelf meanwhile.
+        match self.zones.memory().pageblocks().of(first).shelf() {
+            Some(_) => self.shelves.take_at(&self.zones, first, count),
+            None => self.zones.take_extent_at(node, first, count),
+        }
     }
 
     fn put_at_zone(&self, (slot, node): (SlotIndex, NodeId), leaving: &Leaving) -> bool {
         let is_any = leaving.iter().next().is_some();
         if is_any {
-            self.zones.put_extents(node, leaving.iter());
+            self.put_extents(node, leaving.extents());
             self.pcp(slot, node).note_drain(leaving.iter().map(|(_, count)| count).sum());
         }
         is_any
@@ -143,6 +178,7 @@ impl ListStore {
         for node in self.nodes() {
             self.put_at_zone((slot, node), &self.extents(slot, node).drain());
         }
+        self.shelves.drain(&self.zones, slot, false);
     }
 
     /// Gives the extents that have not changed since the last call to the zones; returns whether
@@ -153,7 +189,7 @@ impl ListStore {
             let aged = self.extents(slot, node).age();
             has_aged |= self.put_at_zone((slot, node), &aged);
         }
-        has_aged
+        has_aged | self.shelves.drain(&self.zones, slot, true)
     }
 
     pub(super) fn validate_extents(&self, node: NodeId) -> Result<(), Broken> {

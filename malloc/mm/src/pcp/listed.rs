@@ -36,14 +36,17 @@ impl<P: PagePolicy> PageAllocator<P> {
         (passed(Movement::TakenOutside), passed(Movement::PutOutside))
     }
 
-    /// Frames on the lists of a slot and node: pages and extents. Waits for the page lists' lock.
+    /// Frames on the lists and the shelf of a slot and node: pages and extents. Waits for the lock
+    /// of the page lists.
     #[must_use]
     pub fn listed_frames(&self, slot: SlotIndex, node: NodeId) -> u32 {
-        self.pcp_tuning(slot, node).count + self.store.extents(slot, node).frames()
+        let extents = self.store.extents(slot, node).frames();
+        let shelved = self.store.shelves.frames(slot, node);
+        self.pcp_tuning(slot, node).count + extents + shelved
     }
 
     #[must_use]
     pub(crate) fn lists_any_extent(&self) -> bool {
-        self.store.extent_lists().any(|list| list.frames() > 0)
+        self.store.shelves.any() || self.store.extent_lists().any(|list| list.frames() > 0)
     }
 }

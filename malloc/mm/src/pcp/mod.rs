@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! extent_list, ring -> lists -> policy -> v6_18 -> config
-//! drain, store -> locked_lists, extents -> allocator -> by_node -> alloc -> listed, section
+//! shelves, drain -> store -> locked_lists, extents -> allocator -> by_node -> alloc
+//!         -> listed, section
 //! ```
 
 #![deny(unsafe_code)]
@@ -23,6 +24,7 @@ mod locked_lists;
 mod policy;
 mod ring;
 mod section;
+mod shelves;
 mod store;
 #[cfg(test)]
 mod tests;

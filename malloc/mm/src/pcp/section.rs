@@ -84,7 +84,7 @@ impl<P: PagePolicy> PageAllocator<P> {
             Some(node) if EXTENT_FRAMES.contains(&held) => {
                 // The tail goes to the zone, because the owner may want to grow into it again.
                 self.check_extent(tail, count);
-                self.zones().put_extent(node, tail, count);
+                self.store.put_extents(node, &[(tail, count)]);
                 self.store.pcp(slot, node).bypass_free(1);
             }
             _ => self.free_exact(slot, tail, count),
@@ -103,7 +103,7 @@ impl<P: PagePolicy> PageAllocator<P> {
         if self.store.take_listed_at((slot, node), behind, missing) {
             return true;
         }
-        let is_taken = self.zones().take_extent_at(node, behind, missing);
+        let is_taken = self.store.take_extent_at(node, behind, missing);
         if is_taken {
             self.store.pcp(slot, node).bypass_alloc(1);
         }

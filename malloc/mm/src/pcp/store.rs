@@ -5,6 +5,7 @@ use super::extent_list::ExtentList;
 use super::lists::Pcp;
 use super::policy::{PagePolicy, Sizes};
 use super::ring::{RingSizes, Rings};
+use super::shelves::Shelves;
 use crate::frame::{NodeId, Order, OsArray};
 use crate::zone::Zones;
 use quarry_sys::broken::{Broken, Check};
@@ -17,6 +18,7 @@ pub(super) struct ListStore {
     pub(super) pcps: OsArray<Pcp>,
     pub(super) rings: Rings,
     pub(super) lists_extents: bool,
+    pub(super) shelves: Shelves,
     slots: u32,
     nodes: u8,
 }
@@ -38,6 +40,7 @@ impl ListStore {
             pcps: OsArray::zeroed(os, count)?,
             rings: Rings::reserve(os, count, policy.orders(), rings)?,
             lists_extents: config.lists_extents,
+            shelves: Shelves::reserve(os, slots, nodes)?,
             slots,
             nodes,
         })

@@ -12,13 +12,12 @@
 //! by less than `max(ANNOUNCED_BYTES, stride)`.
 
 use super::cache_limits::CacheLimits;
-use super::groups::Seen;
 use super::stats::Exchanges;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, Guard, LockStats};
+use quarry_sys::lock::{Contention, CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -44,7 +43,7 @@ struct Sheaves {
     /// The lowest level since the last call of [`Barn::unneeded`].
     lowest: usize,
     exchanges: Exchanges,
-    seen: Seen,
+    seen: Contention,
 }
 
 // SAFETY: the storage belongs to the barn alone and is reached only under its lock.
@@ -137,7 +136,7 @@ impl Barn {
                 stride: 0,
                 lowest: 0,
                 exchanges,
-                seen: Seen::new(),
+                seen: Contention::new(),
             }),
             announced: AtomicUsize::new(0),
             is_contended: AtomicU32::new(0),
@@ -258,7 +257,7 @@ impl Barn {
     #[inline]
     fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
-        if sheaves.seen.is_contended(self.sheaves.stats()) {
+        if sheaves.seen.is_high(self.sheaves.stats()) {
             self.is_contended.store(1, Relaxed);
         }
         let (bytes, announced) = (sheaves.level * sheaves.stride, self.announced.load(Relaxed));

@@ -5,7 +5,6 @@
 //! CPUs. If the count falls again, shards without a group remain, and others take what is in them.
 
 use crate::frame::{Metadata, MetadataKind};
-use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::{
@@ -14,34 +13,6 @@ use quarry_sys::primitive::{
 
 /// CPUs of a group on average. (With 4, `phases` takes 1.27 of the time on 16 simulated CPUs.)
 const GROUP_CPUS: usize = if cfg!(quarry_model) { 1 } else { 2 };
-/// A lock is looked at after this many acquisitions, and is contended if one in
-/// [`CONTENDED_SHARE`] found it held.
-const LOOK_EVERY: u64 = if cfg!(quarry_model) { 2 } else { 512 };
-const CONTENDED_SHARE: u64 = 32;
-
-/// The counts of a lock when it was last looked at. Guarded by that lock.
-pub(super) struct Seen {
-    acquisitions: u64,
-    contentions: u64,
-}
-
-impl Seen {
-    pub(super) const fn new() -> Self {
-        Self { acquisitions: 0, contentions: 0 }
-    }
-
-    /// Returns whether the lock was contended, once it was taken [`LOOK_EVERY`] times more.
-    #[inline]
-    pub(super) fn is_contended(&mut self, now: LockStats) -> bool {
-        let acquisitions = now.acquisitions - self.acquisitions;
-        if acquisitions < LOOK_EVERY {
-            return false;
-        }
-        let contentions = now.contentions - self.contentions;
-        *self = Self { acquisitions: now.acquisitions, contentions: now.contentions };
-        contentions * CONTENDED_SHARE >= acquisitions
-    }
-}
 
 /// A set of shards, in a cache line of its own. Only a hint: members may be missing or wrong until
 /// their next change.

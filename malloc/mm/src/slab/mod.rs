@@ -10,8 +10,8 @@
 //! ```text
 //! stats   pieces   params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> policy -> remaining
-//! parts    buffer    late    shards    groups    populating -> bitmap_slabs -> loose    barn -> barns
-//!          width
+//! parts    buffer    late    shards    groups    width    populating -> bitmap_slabs -> loose
+//!          barn -> barns
 //! policy   sheaf_cache -> sheaf_bound -> sheaf
 //! ```
 

@@ -49,6 +49,8 @@ pub(super) struct Footprint {
     pub(super) stuck: AtomicU32,
     /// Frames that were in memory at the last reap, or fewer after it.
     pub(super) reaped: AtomicU32,
+    /// No request tries to give memory back before this time.
+    pub(super) spent_until_ns: AtomicU64,
     pub(super) given: CountedLock<GivenBack>,
 }
 
@@ -82,6 +84,7 @@ impl Footprint {
             recent: RecentPeak::new(),
             stuck: AtomicU32::new(0),
             reaped: AtomicU32::new(0),
+            spent_until_ns: AtomicU64::new(0),
             given: CountedLock::new(GivenBack { spent: 0, since_ns: 0 }),
         }
     }

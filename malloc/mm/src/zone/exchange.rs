@@ -10,7 +10,7 @@ use crate::frame::{
 impl Locked<'_> {
     pub(super) fn flush_pageblock(&mut self, index: PageblockIndex) {
         let pageblock = self.memory.pageblocks().at(index);
-        if pageblock.longest_extent() == 0 {
+        if pageblock.longest_extent() == 0 || pageblock.shelf().is_some() {
             return;
         }
         let mut from = 0;

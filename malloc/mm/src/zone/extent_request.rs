@@ -8,10 +8,18 @@ use super::fallback::Mode;
 use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
 use super::zones::Zones;
-use crate::frame::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{FrameBits, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 
 /// Maximum number of pageblocks that a request gathers before it takes a whole pageblock.
 const GATHERS: usize = 4;
+
+/// A pageblock that a zone has lent to a shelf.
+pub(crate) struct Lent {
+    pub(crate) index: PageblockIndex,
+    /// Its free frames, and those of them that are not known to be zero.
+    pub(crate) bits: FrameBits,
+    pub(crate) dirty: FrameBits,
+}
 
 impl Zones {
     /// Takes `count` frames (a number in [`EXTENT_FRAMES`]) from one node, in one critical section,
@@ -40,7 +48,9 @@ impl Zones {
     pub(crate) fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let taken = self.charged(node, count, |locked| {
-            locked.state.extents.take_at(locked.memory, pfn, count).then_some(())
+            let is_on_shelf = locked.memory.pageblocks().of(pfn).shelf().is_some();
+            let is_taken = !is_on_shelf && locked.state.extents.take_at(locked.memory, pfn, count);
+            is_taken.then_some(())
         });
         taken.is_some()
     }
@@ -66,20 +76,63 @@ impl Zones {
         taken
     }
 
-    pub(crate) fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
-        self.put_extents(node, core::iter::once((pfn, count)));
-    }
-
-    /// Puts extents back, each within one pageblock.
-    pub(crate) fn put_extents(&self, node: NodeId, extents: impl Iterator<Item = (Pfn, u32)>) {
-        let (mut locked, mut frames) = (self.of(node).lock(), 0);
-        for (pfn, count) in extents {
-            locked.put_frames(pfn, count, false);
-            locked.state.counts.put.add(1, count.into());
+    /// Puts those extents back whose bits are set in `which`, each within one pageblock. Leaves
+    /// those whose pageblock is on a shelf by now, and returns their bits.
+    #[inline(never)]
+    pub(crate) fn put_extents(&self, node: NodeId, extents: &[(Pfn, u32)], which: u32) -> u32 {
+        let (mut locked, mut frames, mut left) = (self.of(node).lock(), 0, 0);
+        for (number, (pfn, count)) in extents.iter().enumerate() {
+            if which >> number & 1 == 0 {
+                continue;
+            }
+            if locked.memory.pageblocks().of(*pfn).shelf().is_some() {
+                left |= 1 << number;
+                continue;
+            }
+            locked.put_frames(*pfn, *count, false);
+            locked.state.counts.put.add(1, u64::from(*count));
             frames += count;
         }
         drop(locked);
         self.budget().uncharge(frames);
+        left
+    }
+
+    /// Lends a pageblock with an extent of `count` or more frames, and without free blocks, to a
+    /// shelf, whose lock is held; none while a purge may have frames of it off the lists. Its
+    /// extents count as used from now on.
+    pub(crate) fn lend(&self, node: NodeId, shelf: u32, count: u32) -> Option<Lent> {
+        let mut locked = self.of(node).lock();
+        let (memory, index) = (locked.memory, locked.state.extents.longest()?);
+        let pageblock = memory.pageblocks().at(index);
+        let (bits, dirty) = (pageblock.extents(), pageblock.dirty_extents());
+        if locked.zone.purging.is_held()
+            || pageblock.longest_extent() < count
+            || pageblock.free() > 0
+            || self.budget().charge_blocks(1, bits.count()) == 0
+        {
+            return None;
+        }
+        locked.state.extents.give_up(memory, index);
+        pageblock.set_shelf(Some(shelf));
+        Some(Lent { index, bits, dirty })
+    }
+
+    /// Takes a pageblock back from its shelf, whose lock is held, and the frames in `all`, of which
+    /// `dirty` are not known to be zero.
+    pub(crate) fn take_back(
+        &self,
+        node: NodeId,
+        index: PageblockIndex,
+        (all, dirty): (FrameBits, FrameBits),
+    ) {
+        let mut locked = self.of(node).lock();
+        locked.memory.pageblocks().at(index).set_shelf(None);
+        locked.put_bits(index, all.without(dirty), true);
+        locked.put_bits(index, dirty, false);
+        locked.state.counts.put.add(1, all.count().into());
+        drop(locked);
+        self.budget().uncharge(all.count());
     }
 
     /// Turns all extents into free blocks.
@@ -120,6 +173,15 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
+    /// Keeps free frames of one pageblock: see [`put_frames`](Self::put_frames).
+    pub(super) fn put_bits(&mut self, index: PageblockIndex, bits: FrameBits, zeroed: bool) {
+        let mut from = 0;
+        while let Some((first, end)) = bits.next_extent(from) {
+            from = end;
+            self.put_frames(index.first().plus(first), end - first, zeroed);
+        }
+    }
+
     /// Takes a kept extent, or gathers one while enough blocks are left on the lists.
     #[inline]
     fn take_extent(&mut self, count: u32, align: u32) -> Option<Page> {

@@ -20,7 +20,7 @@
 
 use super::ask::Page;
 use crate::frame::{
-    FrameBits, FrontList, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    FrameBits, FrontList, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, fresh_zero,
 };
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
@@ -34,12 +34,14 @@ const LISTS: usize = 64;
 /// The maximum number of pageblocks that a request examines on each list.
 const LOOKS: usize = 8;
 
-/// The pageblocks that keep free frames, by their longest extents.
-pub(super) struct Extents {
-    lists: [FrontList<PageblockIndex>; LISTS],
-    filled: u64,
-    free: u32,
-    dirty: u32,
+fresh_zero! {
+    /// The pageblocks that keep free frames, by their longest extents.
+    pub(crate) struct Extents {
+        lists: [FrontList<PageblockIndex>; LISTS],
+        filled: u64,
+        free: u32,
+        dirty: u32,
+    }
 }
 
 fn list_of(longest: u32) -> Option<usize> {
@@ -47,23 +49,23 @@ fn list_of(longest: u32) -> Option<usize> {
 }
 
 impl Extents {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { lists: [const { FrontList::new() }; LISTS], filled: 0, free: 0, dirty: 0 }
     }
 
     #[inline]
-    pub(super) fn free(&self) -> u32 {
+    pub(crate) fn free(&self) -> u32 {
         self.free
     }
 
     #[inline]
-    pub(super) fn dirty(&self) -> u32 {
+    pub(crate) fn dirty(&self) -> u32 {
         self.dirty
     }
 
     /// Takes an extent; examines a bounded number of pageblocks.
     #[inline]
-    pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Page> {
+    pub(crate) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Page> {
         let mut lists = self.filled & u64::MAX << (count / STEP);
         while lists != 0 {
             let mut at = self.lists[lists.trailing_zeros() as usize].head();
@@ -83,7 +85,7 @@ impl Extents {
     }
 
     #[inline]
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &mut self,
         memory: &Memory,
         index: PageblockIndex,
@@ -99,7 +101,7 @@ impl Extents {
         Some(Page { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
     }
 
-    pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Page> {
+    pub(crate) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Page> {
         if 2 * count >= PAGEBLOCK_FRAMES {
             return None;
         }
@@ -108,7 +110,7 @@ impl Extents {
         Some(extent)
     }
 
-    pub(super) fn take_at(&mut self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
+    pub(crate) fn take_at(&mut self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
         let pageblock = memory.pageblocks().at(index);
         if pageblock.extents_in(offset, count) != count {
@@ -122,7 +124,7 @@ impl Extents {
 
     /// Keeps frames of a movable pageblock; returns whether the whole pageblock is kept now.
     #[inline]
-    pub(super) fn keep(&mut self, memory: &Memory, pfn: Pfn, count: u32, zeroed: bool) -> bool {
+    pub(crate) fn keep(&mut self, memory: &Memory, pfn: Pfn, count: u32, zeroed: bool) -> bool {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
         let pageblock = memory.pageblocks().at(index);
         debug_assert_eq!(pageblock.migratetype(), MigrateType::Movable, "{pfn:?} is not movable");
@@ -139,7 +141,7 @@ impl Extents {
 
     /// Takes the dirty frames of a pageblock, and returns them.
     #[inline(never)]
-    pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
+    pub(crate) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
         let dirty = pageblock.dirty_extents();
         let clean = pageblock.extents().without(dirty);
@@ -152,7 +154,7 @@ impl Extents {
 
     /// Takes all frames of a pageblock.
     #[inline(never)]
-    pub(super) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
+    pub(crate) fn give_up(&mut self, memory: &Memory, index: PageblockIndex) {
         let pageblock = memory.pageblocks().at(index);
         self.free -= pageblock.extents().count();
         self.dirty -= pageblock.dirty_extents().count();
@@ -181,11 +183,24 @@ impl Extents {
     }
 
     /// A pageblock whose longest extent is, to within `STEP` frames, the longest of the zone.
-    pub(super) fn longest(&self) -> Option<PageblockIndex> {
+    pub(crate) fn longest(&self) -> Option<PageblockIndex> {
         self.lists[self.filled.checked_ilog2()? as usize].first()
     }
 
-    pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
+    /// Checks each pageblock by `check`.
+    pub(crate) fn each(
+        &self,
+        memory: &Memory,
+        check: impl Fn(PageblockIndex) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        let links = memory.pageblocks().extent_links();
+        for list in &self.lists {
+            list.validate_front(&links, &check)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let (mut free, mut dirty) = (0, 0);
         let (all, links) = (Check::of("extents"), memory.pageblocks().extent_links());
         for (number, list) in self.lists.iter().enumerate() {

@@ -123,7 +123,12 @@ impl ZoneRef<'_> {
     /// Purges a pageblock's dirty extents of at least `least` frames, in whole pages of the OS.
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
-        let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
+        let mut locked = self.lock();
+        if self.memory.pageblocks().at(index).shelf().is_some() {
+            return Purged::default();
+        }
+        let dirty = locked.state.extents.isolate_dirty(self.memory, index);
+        drop(locked);
         let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
         while let Some((first, end)) = dirty.next_extent(from) {
             from = end;
@@ -139,13 +144,8 @@ impl ZoneRef<'_> {
             purged += one;
         }
         let mut locked = self.lock();
-        for (bits, zeroed) in [(clean, true), (dirty.without(clean), false)] {
-            let mut from = 0;
-            while let Some((first, end)) = bits.next_extent(from) {
-                from = end;
-                locked.put_frames(index.first().plus(first), end - first, zeroed);
-            }
-        }
+        locked.put_bits(index, clean, true);
+        locked.put_bits(index, dirty.without(clean), false);
         purged
     }
 }

@@ -101,7 +101,7 @@ fn count_pageblock(
     this.equal(pageblock.dirty(), dirty, "dirty = those not known to be zero")?;
     census.free += free;
     census.dirty += dirty;
-    census.in_extents += extents.count();
+    census.in_extents += if pageblock.shelf().is_some() { 0 } else { extents.count() };
     let is_reserved = pageblock.migratetype() == MigrateType::HighAtomic;
     census.reserved += if is_reserved { PAGEBLOCK_FRAMES } else { 0 };
     Ok(())

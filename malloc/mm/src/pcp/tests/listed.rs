@@ -264,23 +264,28 @@ fn a_full_list_gives_its_shortest_extent() {
     assert_eq!(list.make_room(), Some((Pfn(0), 20)), "the longest, while there is a word");
 }
 
-/// Threads that share a slot exchange extents; each frame belongs to one thread at a time.
-fn exchange(rounds: u32) {
+/// Threads that share slots exchange extents; if the slots are several, they have shelves. Each
+/// frame belongs to one thread at a time.
+fn exchange(rounds: u32, slots: u32) {
     let pages = build(PageConfig { reserve_bytes: 256 << 20, ..TINY }, &RingSizes::default());
+    if slots > 1 {
+        pages.store.shelves.open_more();
+    }
     let start = Barrier::new(3);
     std::thread::scope(|scope| {
         for thread in 0..3u32 {
             let (pages, start) = (&pages, &start);
             scope.spawn(move || {
                 start.wait();
+                let slot = SlotIndex(thread % slots);
                 let mut mine: Vec<(Pfn, u32)> = Vec::new();
                 let mut random = 0x9e37_79b9_u32.wrapping_mul(thread + 1);
                 for _ in 0..rounds {
                     random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let count = 9 + (random >> 24) % 40;
                     if mine.len() < 20 && random >> 20 & 1 == 0 {
-                        let pfn = pages.alloc_listed(SLOT, count).or_else(|| {
-                            let page = pages.alloc_exact(SLOT, count, Movable, Order::ZERO);
+                        let pfn = pages.alloc_listed(slot, count).or_else(|| {
+                            let page = pages.alloc_exact(slot, count, Movable, Order::ZERO);
                             page.map(|page| page.pfn)
                         });
                         let pfn = pfn.expect("256 MiB do");
@@ -294,17 +299,20 @@ fn exchange(rounds: u32) {
                             let word = first_word(pages, pfn.plus(offset), 0);
                             assert_eq!(word, u64::from(thread) + 1, "somebody wrote to my frame");
                         }
-                        if !pages.free_listed(SLOT, pfn, count) {
-                            pages.free_exact(SLOT, pfn, count);
+                        if !pages.free_listed(slot, pfn, count) {
+                            pages.free_exact(slot, pfn, count);
                         }
                     }
                     match random >> 10 & 0xff {
-                        0 => pages.store.drain_extents_of(SLOT),
-                        1 | 2 => drop(pages.decay(SLOT)),
+                        0 => pages.store.drain_extents_of(slot),
+                        1 | 2 => drop(pages.decay(slot)),
+                        3 => {
+                            pages.zones().purge(HERE, Order::ZERO, usize::MAX);
+                        }
                         _ => {}
                     }
                 }
-                mine.iter().for_each(|(pfn, count)| pages.free_exact(SLOT, *pfn, *count));
+                mine.iter().for_each(|(pfn, count)| pages.free_exact(slot, *pfn, *count));
             });
         }
     });
@@ -316,5 +324,10 @@ fn exchange(rounds: u32) {
 
 #[test]
 fn threads_share_a_list() {
-    exchange(if cfg!(miri) { 100 } else { 20_000 });
+    exchange(if cfg!(miri) { 100 } else { 20_000 }, 1);
+}
+
+#[test]
+fn threads_share_shelves() {
+    exchange(if cfg!(miri) { 100 } else { 20_000 }, 3);
 }

@@ -8,6 +8,8 @@ mod misuse;
 #[cfg(quarry_model)]
 mod model;
 mod nodes;
+#[cfg(not(quarry_model))]
+mod shelves;
 mod suite;
 mod support;
 mod tuning;

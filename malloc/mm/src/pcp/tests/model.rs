@@ -104,3 +104,48 @@ fn extents_of_two_threads_and_a_drain() {
     shuttle::Runner::new(RandomScheduler::new(200), config.clone()).run(story);
     shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);
 }
+
+/// Two slots with a shelf each: tasks take extents, free those of the other, and drain shelves.
+#[test]
+fn extents_of_two_shelves() {
+    let story = || {
+        let config = PageConfig { initial_frames: 1024, grow: false, lists_extents: false, ..TINY };
+        let sizes = RingSizes { single: 4, small: 2, huge: 1 };
+        let pages = PageAllocator::build_with(fake_os(), &config, 4, |_, _| 0, &sizes)
+            .expect("the fake OS refuses nothing");
+        pages.store.shelves.open_more();
+        let pages = Arc::new(pages);
+        let taken = |pages: &PageAllocator<V6_18>, slot, count| {
+            let page = pages.alloc_exact(SlotIndex(slot), count, MigrateType::Movable, Order::ZERO);
+            page.expect("there is room").pfn
+        };
+        let first = [0, 1].map(|slot| taken(&pages, slot, 100));
+        let threads: Vec<_> = (0..2)
+            .map(|slot| {
+                let pages = pages.clone();
+                shuttle::thread::spawn(move || {
+                    let mine = taken(&pages, slot, 60);
+                    for frame in (0..60).map(|offset| mine.plus(offset)) {
+                        assert_eq!(pages.frames().kind(frame), Kind::NONE, "it has two owners");
+                        pages.frames().set_kind(frame, 1, Kind::PAGES);
+                    }
+                    pages.free_exact(SlotIndex(slot), first[1 - slot as usize], 100);
+                    pages.frames().set_kind(mine, 60, Kind::NONE);
+                    pages.free_exact(SlotIndex(slot), mine, 60);
+                })
+            })
+            .collect();
+        pages.store.drain_extents_of(SlotIndex(0));
+        pages.zones().purge(NodeId(0), Order::ZERO, usize::MAX);
+        pages.store.drain_extents_of(SlotIndex(1));
+        threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
+        assert_eq!(pages.validate(), Ok(()));
+        pages.drain_all();
+        assert_eq!(pages.zones().zone(NodeId(0)).free(), 1024);
+        assert_eq!(pages.validate(), Ok(()));
+    };
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    shuttle::Runner::new(RandomScheduler::new(400), config.clone()).run(story);
+    shuttle::Runner::new(PctScheduler::new(3, 400), config).run(story);
+}

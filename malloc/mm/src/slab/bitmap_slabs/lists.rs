@@ -13,12 +13,12 @@ use super::slab::Slab;
 use crate::frame::{End, FreshZero, Kind, Links, List, Metadata, Pfn};
 use crate::slab::cache::{Cache, cache_of};
 use crate::slab::context::{MAX_BATCH, SlabContext};
-use crate::slab::groups::{Groups, Seen, others};
+use crate::slab::groups::{Groups, others};
 use crate::slab::misuse::not_in_use;
 use crate::slab::populating::Populating;
 use crate::slab::shards::Shards;
 use core::mem::MaybeUninit;
-use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::lock::{Contention, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
@@ -43,7 +43,7 @@ pub(super) struct Lists {
     pub(super) nr_free: u64,
     pub(super) slabs_allocated: u64,
     pub(super) populating: Populating,
-    pub(super) seen: Seen,
+    pub(super) seen: Contention,
 }
 
 /// The slabs of a group of CPUs, under one counted lock.
@@ -169,7 +169,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         let objects = lists.nr_slabs * u64::from(self.cache.objects());
         let published = self.slabs.shard(shard);
         published.outside.store(objects - lists.nr_free, Ordering::Relaxed);
-        if lists.seen.is_contended(published.lists.stats()) {
+        if lists.seen.is_high(published.lists.stats()) {
             self.slabs.groups.note_contended();
         }
         self.note_empty(shard, lists, empty);
@@ -315,7 +315,7 @@ impl Lists {
             nr_free: 0,
             slabs_allocated: 0,
             populating: Populating::new(),
-            seen: Seen::new(),
+            seen: Contention::new(),
         }
     }
 

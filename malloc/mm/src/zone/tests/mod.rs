@@ -195,3 +195,10 @@ fn reclaimable_prefers_unmovable_blocks() {
     put(&zones, block);
     assert_eq!(zones.validate(), Ok(()));
 }
+
+impl Zones {
+    /// Puts one extent back.
+    fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
+        assert_eq!(self.put_extents(node, &[(pfn, count)], 1), 0);
+    }
+}
