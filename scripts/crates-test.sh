@@ -22,6 +22,29 @@ ls "$target"/crates/package/*.crate
 RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
     cargo check -p quarry-alloc --target-dir "$target/crates/package"
 
+# The lock file of a program that depends on the packages, with all features: its reviewers read it.
+user=$target/crates/user
+wanted='libc quarry-alloc quarry-cache quarry-mm quarry-record quarry-sys quarry-watch user'
+mkdir -p "$user/src"
+touch "$user/src/lib.rs"
+{
+    printf '[package]\nname = "user"\nedition = "2024"\n[workspace]\n[dependencies]\n'
+    printf 'quarry-alloc = { version = "0.1", features = ["page-cache", "profile", "checks"] }\n'
+    printf '[patch.crates-io]\n'
+    for name in $wanted; do
+        [[ $name == quarry-* ]] || continue
+        tar --extract --directory "$user" --file "$target/crates/package/$name"-*.crate
+        printf '%s = { path = "%s" }\n' "$name" "$(basename "$user/$name"-*)"
+    done
+} > "$user/Cargo.toml"
+cargo generate-lockfile --quiet --manifest-path "$user/Cargo.toml"
+found=$(sed -n 's/^name = "\(.*\)"$/\1/p' "$user/Cargo.lock" | xargs)
+[[ $found == "$wanted" ]] || {
+    echo "crates-test: a lock file gains '$found', and may gain '$wanted'" >&2
+    exit 1
+}
+echo "a lock file gains: ${wanted% user}"
+
 # A stripped program that only sets the global allocator may grow by this much, with fat LTO too,
 # which copies functions into all their callers: into the standard library the fast `free`.
 most=$((544 << 10))

@@ -22,9 +22,7 @@ fi
 export CARGO_PROFILE_DEV_OPT_LEVEL=$level
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
-in_lab() (cd lab && "$@")
-cargo test "${unoptimised[@]}" -p quarry-sys -p quarry-mm --test 'model*' -- "$@"
-in_lab cargo test "${unoptimised[@]}" -p quarry-eras --test 'model*' -- "$@"
+cd scripts/model
+cargo test "${unoptimised[@]}" -p quarry-sys -p quarry-mm -p quarry-eras --test model -- "$@"
 # Models of private items lie in the crates themselves.
-cargo test "${unoptimised[@]}" -p quarry-mm -p quarry-cache --lib -- "${@:-model}"
-in_lab cargo test "${unoptimised[@]}" -p quarry-eras --lib -- "${@:-model}"
+cargo test "${unoptimised[@]}" -p quarry-mm -p quarry-cache -p quarry-eras --lib -- "${@:-model}"

@@ -266,7 +266,9 @@ step_licences() {
     if cargo deny --version > /dev/null 2>&1; then
         echo "with cargo-deny"
         cargo deny --offline check licenses bans sources \
-            && in_lab cargo deny --offline check --config ../deny.toml licenses bans sources
+            && in_lab cargo deny --offline check --config ../deny.toml licenses bans sources \
+            && cargo deny --offline --manifest-path scripts/model/Cargo.toml \
+                check --config "$PWD/deny.toml" licenses bans sources
     else
         echo "with the test of scripts/tidy: cargo-deny is not installed"
         cargo test -p quarry-tidy licences::

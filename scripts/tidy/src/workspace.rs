@@ -92,16 +92,23 @@ pub const WORKSPACES: [&str; 2] = [".", "lab"];
 /// Where cargo fails; its message is part of the panic.
 #[must_use]
 pub fn cargo_metadata() -> [Value; 2] {
+    WORKSPACES.map(metadata_of)
+}
+
+/// The same of the workspace in one folder; `scripts/model` has that of the model checker.
+///
+/// # Panics
+/// Where cargo fails; its message is part of the panic.
+#[must_use]
+pub fn metadata_of(folder: &str) -> Value {
     let host = env!("QUARRY_TIDY_HOST");
-    WORKSPACES.map(|folder| {
-        let output = Command::new(env!("CARGO"))
-            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
-            .current_dir(root().join(folder))
-            .output()
-            .expect("cargo runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
-    })
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
+        .current_dir(root().join(folder))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
 }
 
 /// The packages of the workspaces, as `cargo metadata` describes them.

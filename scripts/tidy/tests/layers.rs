@@ -119,8 +119,7 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
     let metadata = cargo_metadata();
     let mut breaches = Vec::new();
     for (name, on, dependency) in dependencies(&metadata) {
-        let for_tests = dependency["kind"] == "dev"
-            || dependency["target"].as_str() == Some("cfg(quarry_model)");
+        let for_tests = dependency["kind"] == "dev";
         let ours = on == "libc" || layer(on).is_some();
         if INSIDE_MALLOC.contains(&name) && !for_tests && !ours {
             let message = format!("{name} must not use {on}: only libc and lower layers");
