@@ -19,7 +19,7 @@ pub use quarry_sys::errno::OsError;
 /// let reason = empty.get_ref().and_then(|error| error.downcast_ref());
 /// assert_eq!(reason, Some(&Error::OutOfRange { index: 0, size: 0 }));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// Quarry is switched off by `QUARRY_DISABLE=1`, and the C library serves requests.
@@ -30,10 +30,37 @@ pub enum Error {
     Full,
     /// The operating system or a backing returned this error.
     System(OsError),
-    /// The process has as many groups, shrinkers or callbacks as it can have.
-    TooMany,
+    /// The operating system does not open the file.
+    #[cfg(feature = "std")]
+    Open {
+        /// The path, as the caller gave it.
+        path: std::sync::Arc<std::path::Path>,
+        /// The reason.
+        error: OsError,
+    },
+    /// The backing cannot read a page.
+    Read {
+        /// The index of the page.
+        index: u64,
+        /// The reason.
+        error: OsError,
+    },
+    /// The backing has not written dirty pages, or not kept what it has written.
+    Write(OsError),
+    /// The process has as many of these as it can have.
+    TooMany {
+        /// Groups, shrinkers or callbacks.
+        what: &'static str,
+        /// The number that it can have.
+        most: usize,
+    },
     /// No slab of at most 4 MiB holds such an object, or the alignment is not a power of two.
-    BadLayout,
+    BadLayout {
+        /// The requested bytes of an object.
+        size: usize,
+        /// The requested alignment.
+        align: usize,
+    },
     /// Pages cannot have this size: they have `4 KiB << order`, with an order of 0 to 4.
     NoSuchOrder {
         /// The requested order.
@@ -62,8 +89,13 @@ pub enum Error {
         /// Number of pages.
         pages: usize,
     },
-    /// Another task uses the page or the heap profile, and the call does not wait.
-    Busy,
+    /// A page is cached at this index already, or another task uses it, and the call does not wait.
+    Busy {
+        /// The index of the page.
+        index: u64,
+    },
+    /// Another thread starts or stops the heap profile.
+    Switching,
     /// The mapping was made before a `fork`, and belongs to the parent process.
     Forked,
     /// The heap profile is on already.
@@ -89,16 +121,20 @@ pub(crate) fn accept(
 impl Error {
     /// The `errno` of the same error in C, as `quarry.h` documents it.
     #[must_use]
-    pub const fn errno(self) -> i32 {
+    pub const fn errno(&self) -> i32 {
         match self {
             Self::Disabled => libc::ENOTSUP,
             Self::NoMemory | Self::Full => libc::ENOMEM,
-            Self::System(OsError(errno)) => errno,
-            Self::TooMany => libc::ENOSPC,
-            Self::BadLayout | Self::NoSuchOrder { .. } | Self::NotAccepted { .. } => libc::EINVAL,
+            Self::System(error) | Self::Read { error, .. } | Self::Write(error) => error.0,
+            #[cfg(feature = "std")]
+            Self::Open { error, .. } => error.0,
+            Self::TooMany { .. } => libc::ENOSPC,
+            Self::BadLayout { .. } | Self::NoSuchOrder { .. } | Self::NotAccepted { .. } => {
+                libc::EINVAL
+            }
             Self::OutOfRange { .. } => libc::ENXIO,
             Self::Withheld { .. } => libc::EAGAIN,
-            Self::Busy => libc::EBUSY,
+            Self::Busy { .. } | Self::Switching => libc::EBUSY,
             Self::Forked => libc::ESTALE,
             Self::AlreadyOn => libc::EALREADY,
             Self::NoProfile => libc::ENODATA,
@@ -121,13 +157,32 @@ impl fmt::Display for Error {
             Self::Withheld { pages } => {
                 return write!(out, "the backing does not allow {pages} dirty pages to be written");
             }
-            Self::System(_) => "the system or the backing refuses",
+            Self::System(error) => {
+                return write!(out, "the system or the backing refuses: {error}");
+            }
+            #[cfg(feature = "std")]
+            Self::Open { path, error } => {
+                return write!(out, "cannot open {}: {error}", path.display());
+            }
+            Self::Read { index, error } => return write!(out, "cannot read page {index}: {error}"),
+            Self::Write(error) => return write!(out, "dirty pages are not written: {error}"),
+            Self::TooMany { what, most } => {
+                return write!(out, "the process has {most} {what}, the most that it can have");
+            }
+            Self::BadLayout { size, align } => {
+                return write!(
+                    out,
+                    "no cache of objects of {size} bytes at multiples of {align}: an object has \
+                     1 byte to 4 MiB, and an alignment of 2^0 to 2^22"
+                );
+            }
+            Self::Busy { index } => {
+                return write!(out, "page {index} is cached already, or another task uses it");
+            }
             Self::Disabled => "QUARRY_DISABLE=1: the C library serves",
             Self::NoMemory => "the system refuses memory",
             Self::Full => "the limit is reached, and all cached pages are in use or dirty",
-            Self::TooMany => "the process has as many of these as it can have",
-            Self::BadLayout => "an object has 1 byte to 4 MiB, and an alignment of 2^0 to 2^22",
-            Self::Busy => "another task uses it",
+            Self::Switching => "another thread starts or stops the heap profile",
             Self::Forked => "the mapping belongs to the process that forked this one",
             Self::AlreadyOn => "the heap profile is on already",
             Self::NoProfile => "no heap profile was ever started",
@@ -136,14 +191,8 @@ impl fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// Without a source: the text of an error contains that of its reason.
+impl core::error::Error for Error {}
 
 impl From<OsError> for Error {
     fn from(error: OsError) -> Self {
@@ -154,7 +203,7 @@ impl From<OsError> for Error {
 #[cfg(feature = "std")]
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        let own = error.get_ref().and_then(|inner| inner.downcast_ref()).copied();
+        let own = error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).cloned();
         own.unwrap_or_else(|| Self::System(error.into()))
     }
 }

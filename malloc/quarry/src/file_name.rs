@@ -191,7 +191,7 @@ impl core::fmt::Display for Refusal {
 }
 
 /// An `errno` in words; `strerror` may allocate.
-struct Reason(c_int);
+pub(crate) struct Reason(pub(crate) c_int);
 
 impl core::fmt::Display for Reason {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -205,6 +205,7 @@ impl core::fmt::Display for Reason {
             libc::EFBIG => "file size limit",
             libc::ENAMETOOLONG => "name too long",
             libc::EMFILE | libc::ENFILE => "too many open files",
+            libc::ENOMEM => "no memory",
             error => return write!(out, "errno {error}"),
         })
     }

@@ -14,9 +14,9 @@ use quarry_sys::own_stack;
 /// Number of a handle's low bits, which hold the cache's id; its generation is above them.
 const ID_BITS: u32 = u32::BITS;
 
-fn refusal(error: OsError) -> Error {
+fn refusal(error: OsError, &CacheParams { size, align }: &CacheParams) -> Error {
     match error.0 {
-        libc::EINVAL => Error::BadLayout,
+        libc::EINVAL => Error::BadLayout { size, align },
         _ => Error::NoMemory,
     }
 }
@@ -40,7 +40,7 @@ impl RawCache {
         let loose = options.loose || STACK.instruments.see_frees();
         let options = CacheOptions { loose, ..*options };
         let id = process::giving_back(|| STACK.create_cache(name, params, &options));
-        let id = id.map_err(refusal)?;
+        let id = id.map_err(|error| refusal(error, params))?;
         let generation = STACK.cache(id).generation();
         Ok(Self { id, generation })
     }

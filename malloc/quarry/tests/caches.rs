@@ -165,7 +165,7 @@ fn constructed_values_keep_their_state() {
 #[test]
 fn impossible_caches_have_an_error() {
     let error = Cache::<[u8; 5 << 20]>::new("large").expect_err("no slab holds it");
-    assert_eq!(error, Error::BadLayout);
+    assert_eq!(error, Error::BadLayout { size: 5 << 20, align: 1 });
     assert!(error.to_string().contains("4 MiB"));
 }
 

@@ -213,7 +213,7 @@ impl PageCache {
         }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
-        if moved == Err(Error::Busy) {
+        if matches!(moved, Err(Error::Busy { .. })) {
             // The scan of a reclaim is examining the page that has this key.
             self.mapping.discard(new.into());
             // SAFETY: the page is held.

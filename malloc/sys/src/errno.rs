@@ -1,7 +1,7 @@
 //! The calling thread's `errno`, and the errors of system calls.
 
 /// An error of a system call, as its positive `errno`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OsError(pub i32);
 
 /// Result of a system call.
@@ -23,6 +23,13 @@ impl core::fmt::Display for OsError {
         unsafe { libc::strerror_r(self.0, text.as_mut_ptr().cast(), text.len()) };
         let text = core::ffi::CStr::from_bytes_until_nul(&text).unwrap_or_default();
         write!(out, "{} (os error {})", text.to_str().unwrap_or_default(), self.0)
+    }
+}
+
+/// With the text: a program whose `main` returns an error prints it in this form.
+impl core::fmt::Debug for OsError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "OsError({self})")
     }
 }
 

@@ -5,7 +5,7 @@ use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to_descriptor;
 use super::switch::{begin, is_of_this_process, stop};
 use crate::error::Error;
-use crate::file_name::{BadName, FileName, Refusal, look_at, open_regular};
+use crate::file_name::{BadName, FileName, Reason, Refusal, look_at, open_regular};
 use core::fmt::Display;
 use quarry_mm::heap::options::parse_bytes;
 use quarry_sys::confined::is_confined;
@@ -57,7 +57,8 @@ pub(crate) fn start_if_asked() {
     }
     if let Err(error) = begin(MEAN.load(Ordering::Relaxed), false) {
         let name = name().unwrap_or("");
-        return warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {error}"));
+        let reason = Reason(error.errno());
+        return warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {reason}"));
     }
     if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object that the function is in is never unloaded.

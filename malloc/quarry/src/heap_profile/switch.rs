@@ -57,7 +57,7 @@ pub fn stop() {
 pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
     let _errno = KeepErrno::new();
     let _inside = gate::enter();
-    let _switch = SWITCH.try_lock().ok_or(Error::Busy)?;
+    let _switch = SWITCH.try_lock().ok_or(Error::Switching)?;
     if profile().is_on() {
         return Err(Error::AlreadyOn);
     }
@@ -70,7 +70,7 @@ pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
         seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
-    profile().start(&STACK, &options).map_err(|_| Error::Busy)?;
+    profile().start(&STACK, &options).map_err(|_| Error::Switching)?;
     note(Head::Started, wall_ns());
     note(Head::Pid, process_id().into());
     Ok(())

@@ -7,7 +7,7 @@ use crate::error::{Error, accept};
 use crate::instance::{STACK, zones};
 use crate::limits;
 use crate::process::{self, Mode, ensure_ready};
-use quarry_cache::{Shrinker, ShrinkerOptions};
+use quarry_cache::{MOST_CALLBACKS, MOST_SHRINKERS, Shrinker, ShrinkerOptions};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::StackHost;
 use quarry_mm::stack::{BudgetStats, Pressure};
@@ -145,7 +145,7 @@ impl Budget {
         shrinker: S,
         options: ShrinkerOptions,
     ) -> Result<Registration, Error> {
-        Registration::of(shrinker, |object| {
+        Registration::of(shrinker, ("shrinkers", MOST_SHRINKERS), |object| {
             // SAFETY: the registration keeps the shrinker alive until it has removed it.
             unsafe { STACK.cached().shrinkers().add(object, options) }.map(Kind::Shrinker)
         })
@@ -164,7 +164,7 @@ impl Budget {
             // SAFETY: `context` is an `F`, which its registration keeps alive.
             unsafe { (*context.cast::<F>())(level) }
         }
-        Registration::of(tell, |object| {
+        Registration::of(tell, ("callbacks", MOST_CALLBACKS), |object| {
             // SAFETY: the registration keeps `tell`, which any thread may call, until its removal.
             unsafe { STACK.cached().pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })
@@ -181,7 +181,8 @@ impl Budget {
     /// # Errors
     /// [`Error::NotAccepted`] for a `min` above `high` or `max`, [`Error::TooMany`] at 255 groups.
     pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
-        STACK.cached().groups().create(options.limits()?).map(Group).ok_or(Error::TooMany)
+        let created = STACK.cached().groups().create(options.limits()?);
+        created.map(Group).ok_or(Error::TooMany { what: "groups", most: u8::MAX.into() })
     }
 }
 

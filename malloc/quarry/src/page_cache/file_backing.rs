@@ -9,7 +9,7 @@ use quarry_sys::file_descriptor::{FileDescriptor, Transfer};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 #[cfg(feature = "std")]
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
     path::Path,
 };
@@ -54,9 +54,9 @@ impl FileBacking<ReadOnly> {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// The error of the system.
+    /// [`Error::Open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(File::open(path)?.into())
+        open(File::options().read(true), path.as_ref())
     }
 }
 
@@ -65,10 +65,18 @@ impl FileBacking<ReadWrite> {
     /// Opens a file for reading and writing; creates it if there is none.
     ///
     /// # Errors
-    /// The error of the system.
+    /// [`Error::Open`].
     pub fn open_writable(path: impl AsRef<Path>) -> Result<Self, Error> {
         let mut options = File::options();
-        Ok(options.read(true).write(true).create(true).truncate(false).open(path)?.into())
+        open(options.read(true).write(true).create(true).truncate(false), path.as_ref())
+    }
+}
+
+#[cfg(feature = "std")]
+fn open<A: Access>(options: &OpenOptions, path: &Path) -> Result<FileBacking<A>, Error> {
+    match options.open(path) {
+        Ok(file) => Ok(file.into()),
+        Err(error) => Err(Error::Open { path: path.into(), error: error.into() }),
     }
 }
 

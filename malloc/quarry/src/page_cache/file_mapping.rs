@@ -165,7 +165,7 @@ impl<B: Backing> Mapping<B> {
     /// reads pages ahead of a sequential reader.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::System`], [`Error::OutOfRange`], or [`Error::Forked`].
+    /// [`Error::Full`], [`Error::Read`], [`Error::OutOfRange`], or [`Error::Forked`].
     #[inline]
     pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, Error> {
         self.core().check_pins()?;
@@ -245,7 +245,7 @@ impl<B: Backing> Mapping<B> {
     pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, Error> {
         match self.get_or_alloc(index)? {
             PageSlot::New(page) => Ok(page),
-            PageSlot::Found(_) => Err(Error::Busy),
+            PageSlot::Found(_) => Err(Error::Busy { index }),
         }
     }
 
@@ -432,10 +432,7 @@ impl<B: Backing> Mapping<B> {
         if let Err(error) = flushed
             && writeback::is_any_dirty(core)
         {
-            let errno = error.errno();
-            warn(format_args!(
-                "a mapping is dropped, and its dirty pages are lost: {error} (errno {errno})"
-            ));
+            warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
         }
     }
 }

@@ -194,7 +194,7 @@ fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> Error {
         OsError(libc::ENODATA) if run.first >= end_of(run.core, backing.size()) => {
             Error::OutOfRange { index: run.first, size: backing.size() }
         }
-        error => Error::System(error),
+        error => Error::Read { index: run.first, error },
     }
 }
 

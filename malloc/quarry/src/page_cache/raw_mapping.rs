@@ -173,7 +173,7 @@ fn refusal(index: u64) -> Error {
 fn failure(error: ReadError, index: u64) -> Error {
     match error {
         ReadError::Full => refusal(index),
-        ReadError::Failed(errno) => Error::System(OsError(errno)),
+        ReadError::Failed(errno) => Error::Read { index, error: OsError(errno) },
     }
 }
 
@@ -413,7 +413,7 @@ impl RawPage {
     /// The caller pins the page.
     pub unsafe fn rekey(self, new: u64) -> Result<(), Error> {
         inside(|cache| cache.rekey(self.0, new)).map_err(|error| match error {
-            RekeyError::Busy => Error::Busy,
+            RekeyError::Busy => Error::Busy { index: new },
             RekeyError::Full => Error::Full,
             RekeyError::Gone => Error::OutOfRange { index: self.index(), size: u64::MAX },
         })

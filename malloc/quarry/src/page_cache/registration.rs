@@ -52,6 +52,7 @@ unsafe impl Sync for Registration {}
 impl Registration {
     pub(crate) fn of<T: Send + Sync + 'static>(
         value: T,
+        (what, most): (&'static str, usize),
         register: impl FnOnce(*const T) -> Option<Kind>,
     ) -> Result<Self, Error> {
         unsafe fn free<T>(head: NonNull<Head>) {
@@ -73,7 +74,7 @@ impl Registration {
         unsafe { (*block.as_ptr()).head.kind = kind };
         let registration = Self(block.cast());
         if kind.is_none() {
-            return Err(Error::TooMany);
+            return Err(Error::TooMany { what, most });
         }
         zones().budget().keep_reserve();
         background::start_for_callbacks();

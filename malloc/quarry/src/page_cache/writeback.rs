@@ -241,7 +241,7 @@ pub(crate) fn flush<B: Backing>(
     let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
     wait_writeback(core, range);
     match core.news(cursor) {
-        Some(errno) => Err(Error::System(OsError(errno))),
+        Some(errno) => Err(Error::Write(OsError(errno))),
         None if written.withheld > 0 => Err(Error::Withheld { pages: written.withheld }),
         None => Ok(()),
     }
@@ -265,7 +265,7 @@ pub(crate) fn sync<B: Backing>(
     // A recorded error counts even if this sync succeeded, because the backing may have reported it
     // to another flusher. The error of this sync counts even if the cursor is past it already.
     match core.news(cursor) {
-        Some(errno) => Err(Error::System(OsError(errno))),
-        None => Ok(synced?),
+        Some(errno) => Err(Error::Write(OsError(errno))),
+        None => synced.map_err(Error::Write),
     }
 }

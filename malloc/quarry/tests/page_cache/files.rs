@@ -2,12 +2,11 @@
 
 use crate::store::{PAGE, page_of};
 use quarry::{Error, FileBacking, OsError, PageCache, ReadOnly, ReadWrite};
-use std::error::Error as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file of a test, deleted when this is dropped.
 struct Scratch(PathBuf);
@@ -183,16 +182,40 @@ fn a_full_device_is_an_error_of_the_flush() {
     let full = FileBacking::open_writable("/dev/full").unwrap();
     let mapping = PageCache::open(full).unwrap();
     drop(mapping.create(0).unwrap().fill_dirty(|bytes| bytes.fill(1)));
-    let refused = Err(Error::System(OsError(libc::ENOSPC)));
-    assert_eq!((mapping.flush(..), mapping.sync()), (refused, refused));
+    let refused = Err(Error::Write(OsError(libc::ENOSPC)));
+    assert_eq!((mapping.flush(..), mapping.sync()), (refused.clone(), refused));
     mapping.truncate(0).unwrap();
     let nowhere = FileBacking::open("/nowhere/at/all").unwrap_err();
-    assert_eq!(nowhere, Error::System(OsError(libc::ENOENT)));
-    let cause = nowhere.source().map(ToString::to_string);
-    assert_eq!(cause.as_deref(), Some("No such file or directory (os error 2)"));
+    let path = Path::new("/nowhere/at/all").into();
+    assert_eq!(nowhere, Error::Open { path, error: OsError(libc::ENOENT) });
     assert_eq!(io::Error::from(nowhere).kind(), io::ErrorKind::NotFound);
     let never = FileBacking::open("a\0b").unwrap_err();
     assert_eq!(io::Error::from(never).kind(), io::ErrorKind::InvalidInput);
+}
+
+/// A program prints an error, or `main` returns it: then Rust prints its form for debugging.
+#[test]
+fn an_error_says_what_was_asked_and_why_it_failed() {
+    let nowhere = FileBacking::open("/nope").unwrap_err();
+    let written = FileBacking::open_writable("/nope/file").unwrap_err();
+    let folder = PageCache::open(FileBacking::open("/").unwrap()).unwrap();
+    let unread = folder.read(0).map(drop).unwrap_err();
+    let reasons = [
+        (nowhere, "/nope", "No such file or directory"),
+        (written, "/nope/file", "No such file or directory"),
+        (unread, "0", "Is a directory"),
+        (Error::Write(OsError(libc::ENOSPC)), "rit", "No space left on device"),
+        (Error::System(OsError(libc::EDQUOT)), "ystem", "Disk quota exceeded"),
+        (Error::TooMany { what: "groups", most: 255 }, "groups", "255"),
+        (Error::BadLayout { size: 48, align: 3 }, "48", "3"),
+    ];
+    for (error, asked, reason) in reasons {
+        let (text, form) = (error.to_string(), format!("{error:?}"));
+        assert!(text.contains(asked) && text.contains(reason), "{text}");
+        assert!(form.contains(asked) && form.contains(reason), "{form}");
+        let standard = format!("{:?}", io::Error::from(error));
+        assert!(standard.contains(reason) || reason.len() < 6, "{standard}");
+    }
 }
 
 #[test]
@@ -216,7 +239,7 @@ fn errors_keep_their_cause() {
         (Error::AlreadyOn, io::ErrorKind::AlreadyExists),
         (Error::NoProfile, io::ErrorKind::NotFound),
     ] {
-        let standard = io::Error::from(error);
-        assert_eq!((standard.kind(), Error::from(standard)), (kind, error));
+        let standard = io::Error::from(error.clone());
+        assert_eq!((standard.kind(), Error::from(standard)), (kind, error.clone()));
     }
 }

@@ -32,11 +32,11 @@ fn a_page_that_no_file_can_hold_is_out_of_range() {
         let first = disk.page(0);
         let beyond = (i64::MAX as u64 + 1) >> (12 + order);
         for index in [u64::MAX, u64::MAX >> (12 + order), (u64::MAX >> (12 + order)) + 1, beyond] {
-            let refused = Error::OutOfRange { index, size: 64 * PAGE as u64 };
-            assert_eq!(mapping.create(index).map(drop), Err(refused));
-            assert_eq!(mapping.read(index).map(drop), Err(refused));
+            let refused = || Error::OutOfRange { index, size: 64 * PAGE as u64 };
+            assert_eq!(mapping.create(index).map(drop), Err(refused()));
+            assert_eq!(mapping.read(index).map(drop), Err(refused()));
             drop(mapping.read(0).unwrap());
-            assert_eq!(mapping.rekey(0, index), Err(refused));
+            assert_eq!(mapping.rekey(0, index), Err(refused()));
             assert!(mapping.get(index).is_none() && !mapping.discard(index).unwrap());
         }
         drop(mapping.create(beyond - 1).unwrap());
@@ -53,10 +53,10 @@ fn a_page_that_no_index_holds_is_out_of_range() {
     // SAFETY: this test has made the page.
     unsafe { last.fill_done() };
     for index in [1 << 52, (1 << 52) + 1, 1 << 60, u64::MAX - 1, u64::MAX] {
-        let refused = Error::OutOfRange { index, size: u64::MAX };
+        let refused = || Error::OutOfRange { index, size: u64::MAX };
         for effort in [Effort::Easy, Effort::Every] {
-            assert_eq!(raw.get_or_alloc(index, effort), Err(refused));
-            assert_eq!(raw.hold(index, Some(effort)), Err(refused));
+            assert_eq!(raw.get_or_alloc(index, effort), Err(refused()));
+            assert_eq!(raw.hold(index, Some(effort)), Err(refused()));
         }
         assert_eq!(raw.hold(index, None), Ok(None));
         assert_eq!((raw.get(index), raw.hold_present(index)), (None, None));

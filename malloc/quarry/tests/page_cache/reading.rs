@@ -80,7 +80,7 @@ fn a_page_that_cannot_be_read_is_not_cached() {
     let disk = Disk::of_pages(10);
     disk.bad_reads.lock().unwrap().insert(4, libc::EIO);
     let mapping = PageCache::builder().read_ahead(0).open(readable(&disk)).unwrap();
-    assert_eq!(mapping.read(4).err(), Some(Error::System(EIO)));
+    assert_eq!(mapping.read(4).err(), Some(Error::Read { index: 4, error: EIO }));
     assert!(mapping.get(4).is_none(), "never up to date");
     assert_eq!(mapping.pages(), 0);
     disk.bad_reads.lock().unwrap().clear();
@@ -95,8 +95,8 @@ fn a_bad_page_ahead_is_no_error_of_the_page_that_is_asked_for() {
     for index in 0..100 {
         let found = mapping.read(index).map(|page| page.to_vec());
         match index {
-            2 => assert_eq!(found, Err(Error::System(EIO))),
-            20 => assert_eq!(found, Err(Error::System(OsError(libc::ENXIO)))),
+            2 => assert_eq!(found, Err(Error::Read { index, error: EIO })),
+            20 => assert_eq!(found, Err(Error::Read { index, error: OsError(libc::ENXIO) })),
             _ => assert_eq!(found, Ok(page_of(index)), "page {index}"),
         }
     }
@@ -141,7 +141,8 @@ fn all_who_wait_for_a_fill_get_its_error() {
         disk.open();
         readers.into_iter().map(|reader| reader.join().unwrap()).collect()
     });
-    assert_eq!(errors, vec![Some(Error::System(OsError(libc::ESTALE))); READERS]);
+    let stale = Error::Read { index: 5, error: OsError(libc::ESTALE) };
+    assert_eq!(errors, vec![Some(stale); READERS]);
     assert_eq!(mapping.pages(), 0, "the page has left");
 }
 

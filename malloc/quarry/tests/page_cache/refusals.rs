@@ -11,7 +11,7 @@ fn a_refused_sync_is_reported_once_to_each() {
     let (mut first, mut second) = (mapping.flusher(), mapping.flusher());
     mapping.read(1).unwrap().latch_exclusive().copy_from_slice(&page_of(9));
     disk.bad_syncs.lock().unwrap().push(libc::EIO);
-    let io = Err(Error::System(OsError(libc::EIO)));
+    let io = Err(Error::Write(OsError(libc::EIO)));
     assert_eq!(first.sync(), io);
     assert_eq!((disk.page(1), disk.synced.load(SeqCst)), (page_of(9), 0));
     assert_eq!(second.flush(..), io, "what the second one has written may be lost as well");
@@ -30,11 +30,11 @@ fn a_sync_is_refused_as_long_as_the_backing_refuses() {
     let mut flusher = mapping.flusher();
     *disk.bad_syncs.lock().unwrap() = vec![libc::ENOSPC, libc::EIO, libc::EIO];
     for errno in [libc::EIO, libc::EIO, libc::ENOSPC] {
-        assert_eq!(flusher.sync(), Err(Error::System(OsError(errno))));
+        assert_eq!(flusher.sync(), Err(Error::Write(OsError(errno))));
         assert_eq!(disk.synced.load(SeqCst), 0);
     }
     assert_eq!((flusher.sync(), disk.synced.load(SeqCst)), (Ok(()), 1));
-    assert_eq!(mapping.flush(..), Err(Error::System(OsError(libc::ENOSPC))), "the last of three");
+    assert_eq!(mapping.flush(..), Err(Error::Write(OsError(libc::ENOSPC))), "the last of three");
     assert_eq!((mapping.flush(..), mapping.sync()), (Ok(()), Ok(())));
 }
 
@@ -67,7 +67,8 @@ fn what_cannot_be_read_ahead_is_an_error_of_nobody() {
     let reads = disk.reads.lock().unwrap().len();
     assert!(reads < 40, "{reads} calls: pages are read ahead nevertheless");
     assert!(mapping.get(9).is_none(), "nobody finds what could not be read");
-    assert_eq!(mapping.read(9).map(drop), Err(Error::System(OsError(libc::EIO))));
+    let error = OsError(libc::EIO);
+    assert_eq!(mapping.read(9).map(drop), Err(Error::Read { index: 9, error }));
     mapping.prefetch(9..10);
     assert!(mapping.get(9).is_none());
     disk.bad_reads.lock().unwrap().clear();

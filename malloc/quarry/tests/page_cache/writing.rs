@@ -87,7 +87,7 @@ fn what_is_refused_stays_dirty_and_is_reported_once_to_each() {
     let (mut first, mut second) = (mapping.flusher(), mapping.flusher());
     (4..7).for_each(|index| change(&mapping, index, 100 + index));
     disk.bad_writes.lock().unwrap().push(libc::ENOSPC);
-    let full = Err(Error::System(OsError(libc::ENOSPC)));
+    let full = Err(Error::Write(OsError(libc::ENOSPC)));
     assert_eq!(first.flush(..), full);
     assert_eq!(disk.page(5), page_of(5));
     assert_eq!(mapping.invalidate(.., Invalidate::CleanOnly).busy, 3, "they are dirty");
@@ -114,10 +114,14 @@ fn a_write_that_moves_nothing_has_failed() {
         }
     }
     let mapping = PageCache::open(Stuck).unwrap();
-    let io = Error::System(OsError(libc::EIO));
-    assert_eq!(mapping.read(0).err(), Some(io), "so has a read, where the backing goes on");
+    let error = OsError(libc::EIO);
+    assert_eq!(
+        mapping.read(0).err(),
+        Some(Error::Read { index: 0, error }),
+        "so has a read, where the backing goes on"
+    );
     drop(mapping.create(0).unwrap().fill_dirty(|bytes| bytes.fill(1)));
-    assert_eq!(mapping.flush(..), Err(io));
+    assert_eq!(mapping.flush(..), Err(Error::Write(error)));
     assert_eq!(mapping.truncate(0), Ok(1));
 }
 
@@ -136,7 +140,7 @@ fn some_of_a_run_may_be_written() {
         disk.open();
         flush.join().unwrap()
     });
-    assert_eq!(refusal, Err(Error::System(OsError(libc::EIO))));
+    assert_eq!(refusal, Err(Error::Write(OsError(libc::EIO))));
     mapping.flush(..).unwrap();
     assert!((0..10).all(|index| disk.page(index) == page_of(100 + index)));
 }
@@ -165,7 +169,7 @@ fn new_pages_make_the_backing_longer() {
     let disk = Disk::of_pages(2);
     let mapping = opened(&disk);
     drop(mapping.create(2).unwrap().fill_dirty(|bytes| bytes.copy_from_slice(&page_of(2))));
-    assert_eq!(mapping.create(2).err(), Some(Error::Busy));
+    assert_eq!(mapping.create(2).err(), Some(Error::Busy { index: 2 }));
     assert!(matches!(mapping.get_or_alloc(2), Ok(PageSlot::Found(_))));
     assert_eq!(mapping.read(2).unwrap().latch_shared()[..], page_of(2), "before it is written");
     let PageSlot::New(given_up) = mapping.try_get_or_alloc(9).unwrap() else { panic!("it is new") };
@@ -230,7 +234,7 @@ fn pages_change_their_index() {
     let gone = Error::OutOfRange { index: 3, size: 20 * PAGE as u64 };
     assert_eq!(mapping.rekey(3, 4), Err(gone));
     let latched = mapping.read(9).unwrap().latch_shared();
-    assert_eq!(mapping.rekey(8, 9), Err(Error::Busy));
+    assert_eq!(mapping.rekey(8, 9), Err(Error::Busy { index: 9 }));
     drop(latched);
     mapping.flush(..).unwrap();
     assert_eq!((disk.page(8), disk.page(3)), (page_of(100), page_of(3)));
@@ -328,7 +332,7 @@ fn nobody_else_writes() {
 fn a_mapping_that_cannot_be_written_says_so_when_it_goes() {
     let said = alone("writing::goes_unwritten", &[]);
     let line = "quarry: a mapping is dropped, and its dirty pages are lost: \
-                the system or the backing refuses (errno 5)\n";
+                dirty pages are not written: Input/output error (os error 5)\n";
     assert_eq!(said.matches("quarry: ").count(), 1, "{said}");
     assert!(said.contains(line), "{said}");
 }
