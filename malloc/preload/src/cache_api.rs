@@ -1,6 +1,6 @@
 //! Caches of objects, and pages, for C. The documentation here also becomes that of `quarry.h`.
 
-use crate::heap_api::null;
+use crate::abi::null;
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};

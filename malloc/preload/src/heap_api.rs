@@ -2,16 +2,9 @@
 //! `quarry.h`.
 
 use core::ffi::{c_char, c_int};
-use core::ptr::null_mut;
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry::{Error, Quarry};
 use quarry_sys::errno::{self, KeepErrno};
-
-/// Sets errno, and returns NULL.
-pub(crate) fn null<T>(error: c_int) -> *mut T {
-    errno::set(error);
-    null_mut()
-}
 
 /// Sets errno, and returns -1.
 pub(crate) fn refused(error: c_int) -> c_int {

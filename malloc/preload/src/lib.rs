@@ -1,7 +1,8 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
-//! The library exports only the ABI (`abi.txt` lists it, and a test compares). `malloc` and `free`
-//! consist of their fast paths (`fast_path`) and a call of a cold function, which keeps `errno`.
+//! The library exports only the ABI (`abi.txt` lists it, and a test compares). The standard part of
+//! it is the crate's (`abi`), whose source this library contains: if it enabled a feature instead,
+//! cargo would give the feature to every program that it builds beside the library.
 //!
 //! With the feature `full` it is `libquarry-full.so`, which also has the checks and the functions
 //! of `quarry.h` for caches of objects, the page cache and the budget.
@@ -12,27 +13,13 @@
 #![no_std]
 #![expect(unreachable_pub, reason = "exported to C by their names")]
 
+#[path = "../../quarry/src/abi/mod.rs"]
+mod abi;
 #[cfg(feature = "full")]
 mod budget_api;
 #[cfg(feature = "full")]
 mod cache_api;
-mod cxx;
-mod dlopen;
-#[cfg_attr(
-    all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq))),
-    path = "fast_path/sequence.rs"
-)]
-#[cfg_attr(
-    not(all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq)))),
-    path = "fast_path/portable.rs"
-)]
-mod fast_path;
-mod front;
-mod glibc_names;
 mod heap_api;
-mod info;
-mod libc_malloc;
-mod malloc;
 mod namespaces;
 #[cfg(feature = "full")]
 mod occupancy_api;

@@ -1,7 +1,7 @@
 //! Functions by which a program learns whether moving an object would free memory, and whether the
 //! heap is consistent. The documentation in this file also becomes that of `quarry.h`.
 
-use crate::fast_path::{free_within, malloc_within};
+use crate::abi::fast_path::{free_within, malloc_within};
 use core::ffi::{c_int, c_uint, c_void};
 use quarry::{Quarry, process};
 use quarry_mm::stack::MIN_ALIGN;

@@ -1,6 +1,7 @@
 //! The page cache, for C. The documentation in this file also becomes that of `quarry.h`.
 
-use crate::heap_api::{answer, null, refused};
+use crate::abi::null;
+use crate::heap_api::{answer, refused};
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use core::ptr::{NonNull, without_provenance_mut};
 use quarry::process;

@@ -5,7 +5,7 @@
 //! wrapper that executes another program, only the library, which is loaded into that program too,
 //! can check it. Only the process that `quarry run` becomes prints the line, not its children.
 
-use crate::front;
+use crate::abi::front;
 use quarry_sys::report::warn;
 use quarry_sys::system_call::checked;
 

@@ -1,6 +1,6 @@
 //! Functions for queries and tuning: `mallinfo`, `malloc_info`, `malloc_trim` and others.
 
-use crate::libc_malloc::{self, Mallinfo, Mallinfo2};
+use crate::abi::libc_malloc::{self, Mallinfo, Mallinfo2};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use quarry::Quarry;

@@ -1,8 +1,8 @@
 //! `malloc` and `free` for every architecture and policy: the stack's fast paths, inlined. On
 //! aarch64 they contain restartable sequences too; the compiler chooses the registers around them.
 
-use crate::cxx::new_slow;
-use crate::malloc::{free_outside, malloc_slow};
+use crate::abi::cxx::new_slow;
+use crate::abi::malloc::{free_outside, malloc_slow};
 use core::ffi::c_void;
 use quarry::process::{STACK, free_refused};
 use quarry_mm::stack::NotFreed;
@@ -76,7 +76,7 @@ macro_rules! fast_delete {
             // SAFETY: the caller's promise is passed on.
             unsafe {
                 if quarry::process::STACK.fast.was_asked(pointer.cast(), size) {
-                    $crate::fast_path::free_within(pointer);
+                    $crate::abi::fast_path::free_within(pointer);
                 } else {
                     $slow(pointer, size);
                 }

@@ -63,8 +63,8 @@
 //!
 //! The alignment directive after a function aligns its section, and so its start, to 64 bytes.
 
-pub(crate) use crate::cxx::new_slow as new_refused;
-use crate::malloc::{free_outside, malloc_slow};
+pub(crate) use crate::abi::cxx::new_slow as new_refused;
+use crate::abi::malloc::{free_outside, malloc_slow};
 use core::ffi::c_void;
 use quarry::process::{ProcessConfig, free_inside, free_refused};
 use quarry_mm::frame::Kind;
@@ -74,7 +74,11 @@ use quarry_mm::stack::{NotFreed, Stack, StackOffsets};
 use quarry_sys::percpu::{Object, RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
-pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
+const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
+/// Where [`FAST`] has the words that a sequence needs.
+pub(crate) const RSEQ: usize = FAST.percpu + SLOTS.rseq;
+pub(crate) const INDEX: usize = FAST.percpu + SLOTS.index;
+pub(crate) const AREA: usize = FAST.percpu + SLOTS.slots;
 pub(crate) const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
 const _: () = assert!(
     Kind::STEP == 16 && size_of::<Geometry>() == 16 && size_of::<Served>() == 16,
@@ -91,9 +95,9 @@ const _: () = assert!(
         && StackOffsets::is_quiet(FAST.base)
         && StackOffsets::is_quiet(FAST.span)
         && StackOffsets::is_quiet(FAST.kinds)
-        && StackOffsets::is_quiet(FAST.percpu + SLOTS.rseq)
-        && StackOffsets::is_quiet(FAST.percpu + SLOTS.index)
-        && StackOffsets::is_quiet(FAST.percpu + SLOTS.slots)
+        && StackOffsets::is_quiet(RSEQ)
+        && StackOffsets::is_quiet(INDEX)
+        && StackOffsets::is_quiet(AREA)
         && StackOffsets::is_quiet(FAST.geometry),
     "a word that every call reads lies where programs write most: change the skew of `FastPath`"
 );
@@ -130,7 +134,7 @@ macro_rules! fast_malloc {
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
                 quarry_sys::cell_offset!(rcx),
-                $crate::fast_path::registration!("rdx"),
+                $crate::abi::fast_path::registration!("rdx"),
                 quarry_sys::pop_sequence!(
                     rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
                     offset: "rcx",
@@ -143,10 +147,10 @@ macro_rules! fast_malloc {
                 stack = sym quarry::process::STACK,
                 class_of = sym quarry_mm::heap::classes::CLASS_OF,
                 slow = sym $slow,
-                end = const $crate::fast_path::FAST.$end,
-                rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
-                index = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.index,
-                slots = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.slots,
+                end = const $crate::abi::fast_path::FAST.$end,
+                rseq = const $crate::abi::fast_path::RSEQ,
+                index = const $crate::abi::fast_path::INDEX,
+                slots = const $crate::abi::fast_path::AREA,
             )
         }
     };
@@ -245,7 +249,7 @@ macro_rules! fast_free {
                 "cmp rcx, rax",
                 "jae {refused}",
                 $($look,)*
-                $crate::fast_path::registration!("rax"),
+                $crate::abi::fast_path::registration!("rax"),
                 quarry_sys::push_sequence!(
                     rseq: rsi, index: rax, slots: "qword ptr [rip + {stack} + {slots}]",
                     offset: quarry_sys::cell_offset_of_16!(rdx), object: rdi,
@@ -256,20 +260,20 @@ macro_rules! fast_free {
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
                 stack = sym quarry::process::STACK,
-                full = sym $crate::fast_path::free_full,
-                twice = sym $crate::fast_path::free_twice,
+                full = sym $crate::abi::fast_path::free_full,
+                twice = sym $crate::abi::fast_path::free_twice,
                 outside = sym $outside,
                 refused = sym $refused,
                 $($symbol = sym $value,)*
-                base = const $crate::fast_path::FAST.base,
-                span = const $crate::fast_path::FAST.$span,
-                kinds = const $crate::fast_path::FAST.kinds,
-                geometry = const $crate::fast_path::FAST.geometry,
-                mask = const $crate::fast_path::GEOMETRY.mask,
-                magic = const $crate::fast_path::GEOMETRY.magic,
-                rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
-                index = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.index,
-                slots = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.slots,
+                base = const $crate::abi::fast_path::FAST.base,
+                span = const $crate::abi::fast_path::FAST.$span,
+                kinds = const $crate::abi::fast_path::FAST.kinds,
+                geometry = const $crate::abi::fast_path::FAST.geometry,
+                mask = const $crate::abi::fast_path::GEOMETRY.mask,
+                magic = const $crate::abi::fast_path::GEOMETRY.magic,
+                rseq = const $crate::abi::fast_path::RSEQ,
+                index = const $crate::abi::fast_path::INDEX,
+                slots = const $crate::abi::fast_path::AREA,
             )
         }
     };
@@ -287,7 +291,7 @@ fast_free! {
 /// an object of this class (`FastPath::was_asked`). If not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
-        $crate::fast_path::fast_free! {
+        $crate::abi::fast_path::fast_free! {
             $(#[$attribute])*
             $name, size;
             delete_span, $slow, $slow, [
@@ -305,7 +309,10 @@ pub(crate) use fast_delete;
 /// Defines `operator delete` without a size: `free`, which `$slow` does if the fast path refuses.
 macro_rules! fast_delete_unsized {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
-        $crate::fast_path::fast_free! { $(#[$attribute])* $name; delete_span, $slow, $slow, [] }
+        $crate::abi::fast_path::fast_free! {
+            $(#[$attribute])*
+            $name; delete_span, $slow, $slow, []
+        }
     };
 }
 pub(crate) use fast_delete_unsized;

@@ -1,9 +1,9 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the behaviour of glibc 2.36.
 
-use crate::fast_path::{free_within, malloc_within};
-use crate::front::{bound, is_any_replaced};
-use crate::heap_api::null;
-use crate::libc_malloc;
+use crate::abi::fast_path::{free_within, malloc_within};
+use crate::abi::front::{bound, is_any_replaced};
+use crate::abi::libc_malloc;
+use crate::abi::null;
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside, free_watched};

@@ -12,12 +12,12 @@
 //! For a size above `PTRDIFF_MAX` the jump passes `PTRDIFF_MAX`, which malloc refuses as well: the
 //! aligned forms of libstdc++ 12 would round the largest sizes up to 0, and succeed.
 
-use crate::fast_path::{
+use crate::abi::fast_path::{
     fast_delete, fast_delete_unsized, fast_malloc, free_within, new_or_null, new_refused,
 };
-use crate::front::{found, is_any_replaced};
-use crate::libc_malloc::next_or_in;
-use crate::malloc::free_of_size;
+use crate::abi::front::{found, is_any_replaced};
+use crate::abi::libc_malloc::next_or_in;
+use crate::abi::malloc::free_of_size;
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;

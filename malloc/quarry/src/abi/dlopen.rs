@@ -9,8 +9,8 @@
 //! and the namespace from the shared object around it. Therefore this `dlopen` does not call the
 //! next definition but jumps to it, with the stack unchanged.
 
-use crate::front;
-use crate::libc_malloc::Next;
+use crate::abi::front;
+use crate::abi::libc_malloc::Next;
 use core::ffi::{c_char, c_int, c_void};
 use quarry::process;
 use quarry_sys::errno::KeepErrno;

@@ -4,9 +4,11 @@
 //! call a function by its first name, because what stands in front of this library under that name
 //! may have called them.
 
-use crate::fast_path::{free_within, malloc_within};
-use crate::libc_malloc::Next;
-use crate::malloc::{calloc_slow, memalign_within, pvalloc_within, realloc_within, valloc_within};
+use crate::abi::fast_path::{free_within, malloc_within};
+use crate::abi::libc_malloc::Next;
+use crate::abi::malloc::{
+    calloc_slow, memalign_within, pvalloc_within, realloc_within, valloc_within,
+};
 use core::ffi::{CStr, c_void};
 use core::mem::transmute;
 use quarry::process::{Mode, ensure_ready};

@@ -1,7 +1,7 @@
 //! Finds out who stands in front of this library: whether the program's `malloc` is another one,
 //! and whether others have replaced functions on which C++ builds its operators.
 
-use crate::libc_malloc::Next;
+use crate::abi::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
