@@ -242,6 +242,13 @@ fn disabled_for_every_entry_point() {
     }
 }
 
+/// The search for the C library's `free` frees the message of a search that has failed.
+#[test]
+fn disabled_after_a_search_that_failed() {
+    let run = Run::new(program("environment_message.c")).without_stats();
+    run.env("QUARRY_DISABLE", "1").finish().success();
+}
+
 #[test]
 fn statistics_on_standard_error() {
     let outcome = environment().env("QUARRY_STATS", "1").finish().success();

@@ -111,9 +111,30 @@ macro_rules! forward {
     };
 }
 
+static FREE: Next = Next::new(c"free");
+
+/// Calls the next `malloc`. Looks for `free` before that: a search frees the message of the last
+/// one that has failed, so a `free` that is not known then would search for itself for ever.
+///
+/// # Safety
+/// Same as the C function of this name.
+pub(crate) unsafe fn malloc(size: usize) -> *mut c_void {
+    static NEXT: Next = Next::new(c"malloc");
+    FREE.address();
+    // SAFETY: the type is the C prototype of the symbol.
+    unsafe { NEXT.function::<unsafe extern "C" fn(usize) -> *mut c_void>()(size) }
+}
+
+/// Calls the next `free`.
+///
+/// # Safety
+/// Same as the C function of this name.
+pub(crate) unsafe fn free(pointer: *mut c_void) {
+    // SAFETY: the type is the C prototype of the symbol; the rest is the caller's promise.
+    unsafe { FREE.function::<unsafe extern "C" fn(*mut c_void)>()(pointer) };
+}
+
 forward! {
-    malloc / c"malloc" (size: usize) -> *mut c_void;
-    free / c"free" (pointer: *mut c_void);
     calloc / c"calloc" (count: usize, size: usize) -> *mut c_void;
     realloc / c"realloc" (pointer: *mut c_void, size: usize) -> *mut c_void;
     memalign / c"memalign" (align: usize, size: usize) -> *mut c_void;
