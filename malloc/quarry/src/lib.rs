@@ -18,14 +18,19 @@
 //!
 //! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` adds the
 //! module `profile` and `QUARRY_PROFILE`; `guard` adds `QUARRY_GUARD`; `checks` adds `QUARRY_DEBUG`
-//! and `QUARRY_HARDEN` as well; `std`, the default, adds files and conversions from and to
-//! `std::io::Error`.
+//! and `QUARRY_HARDEN` as well; `override` serves the C and C++ code of the program, too, which
+//! stays on the C library's `malloc` without it; `std`, the default, adds files and conversions
+//! from and to `std::io::Error`.
 //!
 //! `docs/api-examples.md` in the repository has examples for each part of the API.
 #![no_std]
 #![cfg_attr(
     not(feature = "internals"),
-    expect(dead_code, unreachable_pub, unused_imports, reason = "for what sees `internals`")
+    expect(dead_code, unreachable_pub, reason = "for what sees `internals`")
+)]
+#![cfg_attr(
+    not(any(feature = "internals", feature = "override")),
+    expect(unused_imports, reason = "for what sees `internals`, and for `abi`")
 )]
 
 // Each file uses only files above it; `system` stands alone.
@@ -46,10 +51,17 @@
 //     raw_reserve
 //     cache
 //     constructed
-//     page_cache
+//     page_cache, abi
 #[cfg(feature = "std")]
 extern crate std;
 
+// The files of `abi` are a module of other crates, too, and name this one.
+#[cfg(feature = "override")]
+extern crate self as quarry;
+
+#[cfg(feature = "override")]
+#[expect(unreachable_pub, reason = "exported to C by their names")]
+mod abi;
 mod at_load;
 mod background;
 mod balancer;

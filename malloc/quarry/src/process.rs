@@ -24,6 +24,7 @@ use quarry_sys::os::{Linux, Os};
 use quarry_sys::own_stack;
 use quarry_sys::percpu::{self, Object, PerCpu};
 use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
+use quarry_sys::report::warn;
 use quarry_sys::statm::anonymous_bytes;
 use quarry_sys::system_call::process_id;
 use quarry_sys::topology;
@@ -133,6 +134,16 @@ pub fn is_of_quarry_run() -> bool {
     pid != 0 && pid == process_id()
 }
 
+/// Serves in spite of `QUARRY_DISABLE=1`, because the program has no other `malloc`.
+pub fn serve_anyway() {
+    if settings().disable.swap(false, Ordering::Relaxed) {
+        warn(format_args!(
+            "QUARRY_DISABLE=1: this program contains Quarry and no other malloc; Quarry serves"
+        ));
+        STATE.store(UNTOUCHED, Ordering::Release);
+    }
+}
+
 /// Reads properties of the system that the C library's `malloc` does not read.
 fn ask_the_system() {
     if !is_confined() {
@@ -160,7 +171,7 @@ fn build() -> Mode {
     ask_the_system();
     let settings = settings();
     let options = stack_options();
-    if settings.disable {
+    if settings.disable.load(Ordering::Relaxed) {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;
     }

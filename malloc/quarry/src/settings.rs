@@ -22,14 +22,14 @@ use quarry_mm::slab::SlabPolicy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::file::find_piece;
 use quarry_sys::percpu::NativeSlots;
-use quarry_sys::primitive::{AtomicU32, Ordering, relax};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, expect_reader, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
 
 /// Settings of the process, not of the stack. A value that is not accepted changes nothing.
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE`: the C library serves.
-    pub(crate) disable: bool,
+    pub(crate) disable: AtomicBool,
     /// `QUARRY_STRICT`: a setting that is not accepted ends the process.
     pub(crate) strict: bool,
     /// A file name among the settings is not accepted.
@@ -72,7 +72,7 @@ struct Place(UnsafeCell<Settings>);
 unsafe impl Sync for Place {}
 
 static SETTINGS: Place = Place(UnsafeCell::new(Settings {
-    disable: false,
+    disable: AtomicBool::new(false),
     strict: false,
     refused: false,
     deepbind: false,
@@ -190,7 +190,7 @@ impl Settings {
         if self.record == Wish::OnDemand && !self.watcher.as_bytes().is_empty() {
             self.record = Wish::Page;
         }
-        if is_confined() || self.disable || is_privileged() {
+        if is_confined() || *self.disable.get_mut() || is_privileged() {
             self.record = Wish::None;
         }
     }
@@ -210,7 +210,7 @@ impl Settings {
 
     fn set(&mut self, name: &str, value: &str) {
         let switch = match name {
-            "DISABLE" => &mut self.disable,
+            "DISABLE" => self.disable.get_mut(),
             "DEEPBIND" => &mut self.deepbind,
             "BACKGROUND" => &mut self.background,
             "CGROUP" => &mut self.cgroup,

@@ -1,8 +1,13 @@
 //! Functions that only glibc has: whether the process has other threads, and the lock of the list
 //! of open streams. All symbols are weak, so that the library loads without them.
 
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::transmute;
+
 /// The address of a symbol of the C library, or null.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! weak_address {
     ($symbol:literal) => {{
         let address: *const u8;
@@ -35,6 +40,8 @@ macro_rules! weak_address {
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, quarry_model))
 )))]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! weak_address {
     ($symbol:literal) => {
         core::ptr::null::<u8>()
@@ -42,6 +49,19 @@ macro_rules! weak_address {
 }
 
 pub(crate) use weak_address;
+
+/// The first definition of a symbol that programs are not linked with; null without one. (A static
+/// program that refers to `dlopen` or `dlmopen`, even weakly, gets a warning of the linker.)
+#[must_use]
+pub fn private_symbol(name: &CStr) -> *mut c_void {
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let dlsym = weak_address!("dlsym");
+    if dlsym.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the type is the C prototype, and the name is NUL-terminated.
+    unsafe { transmute::<*const u8, Dlsym>(dlsym)(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
 
 /// Returns whether the calling thread is certainly the only one, so that no other thread holds a
 /// lock of the C library. False where glibc is older than 2.32.
@@ -64,15 +84,14 @@ pub fn running_node() -> Option<u32> {
     }
     let (mut cpu, mut node) = (0, 0);
     // SAFETY: glibc declares the function with this type; both words are writable.
-    let failed =
-        unsafe { core::mem::transmute::<*const u8, GetCpu>(function)(&raw mut cpu, &raw mut node) };
+    let failed = unsafe { transmute::<*const u8, GetCpu>(function)(&raw mut cpu, &raw mut node) };
     (failed == 0).then_some(node)
 }
 
 fn call(function: *const u8) {
     if !function.is_null() {
         // SAFETY: glibc declares the three functions below as `void f(void)`, from 2.2 on.
-        unsafe { core::mem::transmute::<*const u8, extern "C" fn()>(function)() };
+        unsafe { transmute::<*const u8, extern "C" fn()>(function)() };
     }
 }
 

@@ -1,6 +1,6 @@
 //! The program or shared object that contains this code.
 
-use crate::glibc::weak_address;
+use crate::glibc::{private_symbol, weak_address};
 use crate::primitive::{AtomicBool, Ordering};
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute};
@@ -58,7 +58,7 @@ const LM_ID_CALLER: c_long = -2;
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
-    let (dladdr, dlmopen) = (weak_address!("dladdr"), weak_address!("dlmopen"));
+    let (dladdr, dlmopen) = (weak_address!("dladdr"), private_symbol(c"dlmopen"));
     if dladdr.is_null() || dlmopen.is_null() {
         return;
     }
@@ -70,7 +70,7 @@ fn open_for_good() {
         if transmute::<*const u8, Dladdr>(dladdr)(pin as *const c_void, info.as_mut_ptr()) != 0 {
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
             let name = info.assume_init().dli_fname;
-            transmute::<*const u8, Dlmopen>(dlmopen)(LM_ID_CALLER, name, flags);
+            transmute::<*mut c_void, Dlmopen>(dlmopen)(LM_ID_CALLER, name, flags);
         }
     }
 }

@@ -9,13 +9,24 @@
 //! C++. So if another object stands in front of this library with any of these functions
 //! ([`is_any_replaced`]), all operators here do nothing but jump to those of the C++ library.
 //!
+//! In a program that contains Quarry (`override`) the operators are weak symbols: one that the
+//! program defines itself takes their place. Where the C++ library's definitions are nowhere, as in
+//! a static program, the operators run the new-handler and throw by functions of that library.
+//!
 //! For a size above `PTRDIFF_MAX` the jump passes `PTRDIFF_MAX`, which malloc refuses as well: the
 //! aligned forms of libstdc++ 12 would round the largest sizes up to 0, and succeed.
 
+use crate::abi::cannot_throw;
+#[cfg(not(feature = "override"))]
+use crate::abi::fast_path::new_or_null;
 use crate::abi::fast_path::{
-    fast_delete, fast_delete_unsized, fast_malloc, free_within, new_or_null, new_refused,
+    fast_delete, fast_delete_unsized, fast_malloc, free_within, new_refused,
 };
-use crate::abi::front::{found, is_any_replaced};
+#[cfg(feature = "override")]
+use crate::abi::front::bound;
+#[cfg(not(feature = "override"))]
+use crate::abi::front::found;
+use crate::abi::front::is_any_replaced;
 use crate::abi::libc_malloc::next_or_in;
 use crate::abi::malloc::free_of_size;
 use core::ffi::{CStr, c_void};
@@ -24,7 +35,6 @@ use core::ptr::null_mut;
 use quarry::process::{self, STACK};
 use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
 use quarry_sys::primitive::{AtomicPtr, Ordering};
-use quarry_sys::report::fatal;
 
 /// Lists functions: each with the one on which its default definition is built, or with itself.
 macro_rules! forms {
@@ -98,6 +108,31 @@ impl Form {
         }
     }
 
+    /// The first definition in the program's search order.
+    #[cfg(not(feature = "override"))]
+    fn first(self) -> *mut c_void {
+        found(self.name())
+    }
+
+    /// The same in a program that contains Quarry, which may have no loader: of those on which
+    /// others are built.
+    #[cfg(feature = "override")]
+    fn first(self) -> *mut c_void {
+        let address = match self {
+            Self::malloc => bound!("malloc"),
+            Self::free => bound!("free"),
+            Self::_Znwm => bound!("_Znwm"),
+            Self::_Znam => bound!("_Znam"),
+            Self::_ZnamSt11align_val_t => bound!("_ZnamSt11align_val_t"),
+            Self::_ZdlPv => bound!("_ZdlPv"),
+            Self::_ZdaPv => bound!("_ZdaPv"),
+            Self::_ZdlPvSt11align_val_t => bound!("_ZdlPvSt11align_val_t"),
+            Self::_ZdaPvSt11align_val_t => bound!("_ZdaPvSt11align_val_t"),
+            _ => 0,
+        };
+        address as *mut c_void
+    }
+
     /// The function that serves instead of the one here, if another object has replaced a
     /// part: the C++ library's definition, else the function on which that would be built.
     fn stand_in(self) -> *mut c_void {
@@ -106,7 +141,7 @@ impl Form {
             address = match self {
                 // `aligned_alloc` takes its arguments in another order.
                 Self::_ZnwmSt11align_val_t => new_aligned as *mut c_void,
-                _ => found(BASES[self as usize].name()),
+                _ => BASES[self as usize].first(),
             };
             // The loader allocates in a search, which a tool in front would see each time.
             OF_LIBRARY[self as usize].store(address, Ordering::Relaxed);
@@ -138,14 +173,15 @@ extern "C" fn new_aligned(size: usize, align: usize) -> *mut c_void {
         .map_or(null_mut(), |object| object.as_ptr().cast())
 }
 
+/// The function that serves after the one here; with `override`, null if there is none.
 #[inline(never)]
 fn next_definition(form: Form) -> *mut c_void {
     if is_any_replaced() {
         return form.stand_in();
     }
     let address = form.of_library();
-    if address.is_null() {
-        fatal(format_args!("operator new failed and no C++ library is loaded to throw bad_alloc"));
+    if address.is_null() && !cfg!(feature = "override") {
+        cannot_throw();
     }
     address
 }
@@ -155,8 +191,13 @@ fn next_definition(form: Form) -> *mut c_void {
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $form:ident => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
-            next_definition(Form::$form)
+            let address = next_definition(Form::$form);
+            #[cfg(feature = "override")]
+            let address = if address.is_null() { again as *mut c_void } else { address };
+            address
         }
+        #[cfg(feature = "override")]
+        crate::abi::weak::after_handler! { again => $name }
 
         #[cfg(target_arch = "x86_64")]
         $(#[$attribute])*
@@ -228,14 +269,18 @@ macro_rules! or_next {
 macro_rules! operator_new_fast {
     ($($name:ident)*) => {
         $(
-            const _: () = {
+            #[expect(non_snake_case, reason = "the name of a symbol")]
+            mod $name {
+                use super::*;
                 or_next! { refused / $name => new_refused }
                 fast_malloc! {
                     /// A C++ operator new; see the head of this file.
-                    #[unsafe(no_mangle)]
+                    #[cfg_attr(not(feature = "override"), unsafe(no_mangle))]
                     $name, refused, new_end
                 }
-            };
+                #[cfg(feature = "override")]
+                crate::abi::weak::weak! { $name }
+            }
         )*
     };
 }
@@ -246,22 +291,32 @@ operator_new_fast! { _Znwm _Znam }
 macro_rules! operator_new {
     ($($name:ident => $serve:ident;)*) => {
         $(
-            const _: () = {
+            #[expect(non_snake_case, reason = "the name of a symbol")]
+            mod $name {
+                use super::*;
                 or_next! {
                     /// A C++ operator new; see the head of this file.
-                    #[unsafe(no_mangle)]
+                    #[cfg_attr(not(feature = "override"), unsafe(no_mangle))]
                     $name / $name => $serve
                 }
-            };
+                #[cfg(feature = "override")]
+                crate::abi::weak::weak! { $name }
+            }
         )*
     };
 }
 
 operator_new! {
-    _ZnwmRKSt9nothrow_t => new_or_null;
-    _ZnamRKSt9nothrow_t => new_or_null;
     _ZnwmSt11align_val_t => new_aligned_or_null;
     _ZnamSt11align_val_t => new_aligned_or_null;
+}
+
+// In a program that contains Quarry those of the C++ library serve: they call the others, and catch
+// what a new-handler throws.
+#[cfg(not(feature = "override"))]
+operator_new! {
+    _ZnwmRKSt9nothrow_t => new_or_null;
+    _ZnamRKSt9nothrow_t => new_or_null;
     _ZnwmSt11align_val_tRKSt9nothrow_t => new_aligned_or_null;
     _ZnamSt11align_val_tRKSt9nothrow_t => new_aligned_or_null;
 }
@@ -297,17 +352,21 @@ unsafe fn delete_slow(pointer: *mut c_void, size: usize, align: usize, form: For
 macro_rules! operator_delete_fast {
     ($($define:ident $name:ident;)*) => {
         $(
-            const _: () = {
+            #[expect(non_snake_case, reason = "the name of a symbol")]
+            mod $name {
+                use super::*;
                 unsafe extern "C" fn slow(pointer: *mut c_void, size: usize) {
                     // SAFETY: the caller's promise is passed on.
                     unsafe { delete_slow(pointer, size, 0, Form::$name) };
                 }
                 $define! {
                     /// A C++ operator delete.
-                    #[unsafe(no_mangle)]
+                    #[cfg_attr(not(feature = "override"), unsafe(no_mangle))]
                     $name, slow
                 }
-            };
+                #[cfg(feature = "override")]
+                crate::abi::weak::weak! { $name }
+            }
         )*
     };
 }
@@ -327,7 +386,11 @@ macro_rules! operator_delete {
             ///
             /// # Safety
             /// Same as `free`.
-            #[unsafe(no_mangle)]
+            #[cfg_attr(not(feature = "override"), unsafe(no_mangle))]
+            #[cfg_attr(
+                feature = "override",
+                expect(non_snake_case, reason = "the name of a symbol")
+            )]
             pub unsafe extern "C" fn $name(pointer: *mut c_void, size: usize, align: usize) {
                 let has_size = matches!(
                     Form::$name,
@@ -342,6 +405,8 @@ macro_rules! operator_delete {
                     }
                 }
             }
+            #[cfg(feature = "override")]
+            crate::abi::weak::weak! { $name }
         )*
     };
 }

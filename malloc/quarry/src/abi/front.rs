@@ -2,6 +2,7 @@
 //! and whether others have replaced functions on which C++ builds its operators.
 
 use crate::abi::libc_malloc::Next;
+use crate::abi::loader::{dladdr, dlsym};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
@@ -50,7 +51,7 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     // with this flag sets the pointer to the symbol or leaves it null.
     unsafe {
         let found = if dladdr1.is_null() {
-            libc::dladdr(address, info.as_mut_ptr())
+            dladdr(address, info.as_mut_ptr())
         } else {
             let dladdr1 = transmute::<*mut c_void, Dladdr1>(dladdr1);
             dladdr1(address, info.as_mut_ptr(), &raw mut entry, RTLD_DL_SYMENT)
@@ -69,10 +70,18 @@ fn definer(address: *const c_void) -> Option<libc::Dl_info> {
     (found.dli_fbase != own.dli_fbase && !is_reference).then_some(found)
 }
 
+/// The name of the file that contains `address`, as the loader has it.
+#[cfg(feature = "override")]
+pub(crate) fn file_of(address: *const c_void) -> Option<&'static CStr> {
+    let (info, _) = look_up(address)?;
+    // SAFETY: the loader keeps an object's name as long as the object is loaded.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) })
+}
+
 /// The first definition of a symbol in the program's search order.
 pub(crate) fn found(name: &CStr) -> *mut c_void {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
 /// The object that defines the program's `malloc`, unless this library does.
@@ -127,6 +136,19 @@ pub(crate) fn is_any_replaced() -> bool {
     IS_REPLACED.load(Ordering::Relaxed)
 }
 
+/// Returns whether the program that contains Quarry has operators of its own in place of Quarry's.
+#[cfg(feature = "override")]
+fn has_own_operators() -> bool {
+    bound!("_Znwm") != bound!("quarry_Znwm")
+        || bound!("_Znam") != bound!("quarry_Znam")
+        || bound!("_ZnwmSt11align_val_t") != bound!("quarry_ZnwmSt11align_val_t")
+        || bound!("_ZnamSt11align_val_t") != bound!("quarry_ZnamSt11align_val_t")
+        || bound!("_ZdlPv") != bound!("quarry_ZdlPv")
+        || bound!("_ZdaPv") != bound!("quarry_ZdaPv")
+        || bound!("_ZdlPvSt11align_val_t") != bound!("quarry_ZdlPvSt11align_val_t")
+        || bound!("_ZdaPvSt11align_val_t") != bound!("quarry_ZdaPvSt11align_val_t")
+}
+
 /// To what `malloc` was bound at the last look (0 before the first), and the result.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 static IS_REPLACED: AtomicBool = AtomicBool::new(false);
@@ -155,6 +177,8 @@ fn look() {
     let is_anothers =
         |address: &usize| !own.contains(address) && definer(*address as *const c_void).is_some();
     let is_replaced = bound.iter().any(is_anothers);
+    #[cfg(feature = "override")]
+    let is_replaced = is_replaced || has_own_operators();
     IS_REPLACED.store(is_replaced, Ordering::Relaxed);
     STACK.open_operators(!is_replaced);
     SEEN.store(bound[0], Ordering::Release);

@@ -1,5 +1,6 @@
 //! The C library's allocator, for `QUARRY_DISABLE=1`: the definitions after ours in search order.
 
+use crate::abi::loader::{dlopen, dlsym};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute_copy;
 use quarry_sys::primitive::{AtomicPtr, Ordering};
@@ -57,20 +58,31 @@ pub(crate) fn next_or_in(
 ) -> *mut c_void {
     // SAFETY: the names are NUL-terminated. The handle is kept, so the library stays loaded.
     let address = unsafe {
-        let mut address = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        let mut address = dlsym(libc::RTLD_NEXT, name.as_ptr());
         for library in libraries {
             if !address.is_null() {
                 break;
             }
-            let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            let handle = dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if !handle.is_null() {
-                address = libc::dlsym(handle, name.as_ptr());
+                address = dlsym(handle, name.as_ptr());
             }
         }
         address
     };
     known.store(address, Ordering::Relaxed);
     address
+}
+
+/// Lets Quarry serve in spite of `QUARRY_DISABLE=1` if the program has no other `malloc`. Called
+/// before a request that may be the first one.
+#[cfg(feature = "override")]
+pub(crate) fn look_for_another() {
+    use quarry::process::{Mode, ensure_ready, serve_anyway};
+    static NEXT: Next = Next::new(c"malloc");
+    if ensure_ready() == Mode::Disabled && NEXT.address().is_null() {
+        serve_anyway();
+    }
 }
 
 /// The fields of `struct mallinfo2` of glibc 2.33, and of `struct mallinfo`, which has `int`s.

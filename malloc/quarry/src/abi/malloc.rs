@@ -34,6 +34,8 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
+    #[cfg(feature = "override")]
+    libc_malloc::look_for_another();
     // SAFETY: malloc has no preconditions.
     served(process::alloc_on_process(Request::of(size)), || unsafe { libc_malloc::malloc(size) })
 }
@@ -150,6 +152,8 @@ fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
 #[inline(never)]
 pub(crate) extern "C" fn calloc_slow(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
+    #[cfg(feature = "override")]
+    libc_malloc::look_for_another();
     // SAFETY: calloc has no preconditions.
     served(process::alloc_on_process(Request::of(bytes).zeroed()), || unsafe {
         libc_malloc::calloc(count, size)
@@ -238,6 +242,8 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     if size > LARGEST_REQUEST || align > LARGEST_REQUEST {
         return out_of_memory();
     }
+    #[cfg(feature = "override")]
+    libc_malloc::look_for_another();
     // SAFETY: memalign has no preconditions.
     served(process::alloc(Request::of(size).aligned(align)), || unsafe {
         libc_malloc::memalign(align, size)

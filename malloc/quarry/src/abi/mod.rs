@@ -5,7 +5,10 @@
 //! program, too. `malloc` and `free` consist of their fast paths (`fast_path`) and a call of a cold
 //! function, which keeps `errno`. `malloc/preload/abi.txt` lists what a shared object exports.
 
+#[cfg(feature = "override")]
+mod beside;
 mod cxx;
+#[cfg(not(feature = "override"))]
 mod dlopen;
 #[cfg_attr(
     all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq))),
@@ -20,9 +23,18 @@ pub(crate) mod front;
 mod glibc_names;
 mod info;
 mod libc_malloc;
+mod loader;
 mod malloc;
+#[cfg(feature = "override")]
+pub(crate) mod weak;
 
 use quarry_sys::errno;
+use quarry_sys::report::fatal;
+
+/// Ends the process: an operator new has no memory, and cannot throw.
+pub(crate) fn cannot_throw() -> ! {
+    fatal(format_args!("operator new failed and no C++ library is loaded to throw bad_alloc"));
+}
 
 /// Sets errno, and returns NULL.
 pub(crate) fn null<T>(error: core::ffi::c_int) -> *mut T {

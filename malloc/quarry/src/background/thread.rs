@@ -15,7 +15,7 @@ use core::ptr::{null, null_mut};
 use core::str::from_utf8;
 use quarry_sys::bare_thread;
 use quarry_sys::file::find_piece;
-use quarry_sys::glibc::is_single_threaded;
+use quarry_sys::glibc::{is_single_threaded, private_symbol};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex};
 use quarry_sys::scheduling::become_ordinary;
 
@@ -47,8 +47,7 @@ static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 /// caller runs where no other thread can have the lock, and not inside the C library's `free`.
 pub(crate) fn look_up() {
     bare_thread::look_up();
-    // SAFETY: the name is NUL-terminated.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    let found = private_symbol(c"__pthread_get_minstack");
     LEAST_STACK.store((found as usize).max(NONE), Ordering::Relaxed);
 }
 

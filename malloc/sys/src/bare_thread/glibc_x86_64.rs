@@ -1,5 +1,6 @@
 //! See the head of the module.
 
+use crate::glibc::private_symbol;
 use crate::known::Known;
 use crate::percpu::rseq_offset;
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering, task, timer};
@@ -106,9 +107,7 @@ pub fn look_up() {
 /// The loader's function that makes thread-local storage, or [`NONE`].
 fn allocate_tls() -> u64 {
     static ADDRESS: Known = Known::new();
-    // SAFETY: the name is NUL-terminated.
-    let find = || unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_allocate_tls".as_ptr()) };
-    ADDRESS.get(|| (find() as u64).max(NONE))
+    ADDRESS.get(|| (private_symbol(c"_dl_allocate_tls") as u64).max(NONE))
 }
 
 /// Makes the storage and the stack at the first call. The caller is the only thread of the process

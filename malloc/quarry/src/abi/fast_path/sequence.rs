@@ -180,6 +180,7 @@ fast_malloc! {
     malloc, malloc_slow, small_end, named_within!("quarry_malloc_within")
 }
 
+#[cfg(not(feature = "override"))]
 fast_malloc! {
     /// The allocation for every form of `operator new`; null if there is no memory, or if another
     /// object has to serve.
