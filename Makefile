@@ -24,6 +24,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release/libquarry_preload.so
 LIBRARY := $(TARGET)/release/libquarry.so
 FULL := $(TARGET)/release/libquarry-full.so
+ARCHIVE := $(TARGET)/release/libquarry.a
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. The lab's
 # list names the default first, then these.
 REGISTRY := lab/eras/src/slab/names.rs
@@ -126,6 +127,12 @@ command:
 	@echo "==> building the command quarry"
 	$(TOOL) -p quarry-cli --bin quarry
 
+.PHONY: static
+static: ## libquarry.a: Quarry inside a program in C, C++ or Go
+	@echo "==> building libquarry.a"
+	$(BUILD) build --release -p quarry-static
+	@scripts/archive.sh $(TARGET)/release/libquarry_static.a $(ARCHIVE)
+
 .PHONY: lab
 lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what they start
 	@echo "==> building quarry-sqlite-load"
@@ -160,7 +167,7 @@ sqlite: ## libquarry_sqlite.so: SQLite's page cache and heap on Quarry
 policies: $(OTHERS) ## libquarry-NAME.so of the other slab policies
 
 .PHONY: all
-all: build lab policies ## everything that make install can install
+all: build static lab policies ## everything that make install can install
 
 $(FULL): $(SOURCES)
 	@echo "==> building $(@F)"

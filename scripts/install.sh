@@ -60,6 +60,22 @@ Cflags: -I\${includedir}
 END
 }
 
+# The object is part of the program in any case: else a program that leaves all requests to the C
+# library would have that library's heap.
+pkg_config_static() {
+    cat << END
+prefix=$PREFIX
+libdir=$LIBDIR
+includedir=$PREFIX/include
+
+Name: quarry-static
+Description: Malloc as the Linux kernel has it, inside the program
+Version: $VERSION
+Libs: -Wl,--undefined=quarry_version \${libdir}/libquarry.a
+Cflags: -I\${includedir}
+END
+}
+
 # put_built MODE FILE PLACE: as put, for a file that may not have been built (`make lab` and so on).
 put_built() {
     if [[ -n $remove || -e $2 ]]; then
@@ -75,6 +91,10 @@ if [[ -n $remove || -e $TARGET/release/libquarry_sqlite.so ]]; then
     put 644 "$TARGET/release/libquarry_sqlite.so" "$LIBDIR/libquarry_sqlite.so.$ABI"
     leads_to "libquarry_sqlite.so.$ABI" "$LIBDIR/libquarry_sqlite.so"
     put 644 malloc/sqlite-object/include/quarry_sqlite.h "$PREFIX/include/quarry_sqlite.h"
+fi
+if [[ -n $remove || -e $TARGET/release/libquarry.a ]]; then
+    put 644 "$TARGET/release/libquarry.a" "$LIBDIR/libquarry.a"
+    put 644 <(pkg_config_static) "$LIBDIR/pkgconfig/quarry-static.pc"
 fi
 for slab in $SLABS; do
     put_built 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"

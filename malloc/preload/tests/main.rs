@@ -13,6 +13,7 @@
 mod abi;
 mod budget;
 mod caches;
+mod contained;
 mod cxx;
 mod deepbind;
 mod environment;

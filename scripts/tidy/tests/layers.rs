@@ -17,6 +17,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-library-alloc"],
     &[
         "quarry-preload",
+        "quarry-static",
         "quarry-library",
         "quarry-sqlite",
         "quarry-harness",
@@ -65,6 +66,7 @@ const INSIDE_MALLOC: &[&str] = &[
     "quarry-library",
     "quarry-alloc",
     "quarry-preload",
+    "quarry-static",
 ];
 
 fn layer(name: &str) -> Option<usize> {

@@ -75,17 +75,28 @@ fn find() -> Option<PathBuf> {
     }
 }
 
-/// Builds the release shared objects into the target directory in which these tests were built.
+/// The shared objects of the release, in the target directory in which these tests were built.
 fn build() -> PathBuf {
+    made("stripped-libraries").join("libquarry.so")
+}
+
+/// `libquarry.a`, made anew at the first call.
+pub(crate) fn archive() -> &'static Path {
+    static ARCHIVE: OnceLock<PathBuf> = OnceLock::new();
+    ARCHIVE.get_or_init(|| made("static").join("libquarry.a"))
+}
+
+/// The folder of the release, after `make GOAL`.
+fn made(goal: &str) -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut make = Command::new("make");
-    let make = make.arg("stripped-libraries").env("CARGO_TARGET_DIR", target).current_dir(root);
+    let make = make.arg(goal).env("CARGO_TARGET_DIR", target).current_dir(root);
     let output = make.output().expect("make runs");
     assert!(
         output.status.success(),
-        "the library does not build:\n{}",
+        "make {goal} fails:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    target.join("release/libquarry.so")
+    target.join("release")
 }

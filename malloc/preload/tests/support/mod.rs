@@ -14,7 +14,7 @@ pub(crate) use compile::{
 };
 pub(crate) use group::Group;
 pub(crate) use library::{
-    DEFAULT_SLAB, full_library, is_full, libraries, library, slab_policy, testing_a_peer,
+    DEFAULT_SLAB, archive, full_library, is_full, libraries, library, slab_policy, testing_a_peer,
 };
 pub(crate) use modes::{Mode, modes};
 pub(crate) use run::{Outcome, Run, Running, scratch};

@@ -90,6 +90,15 @@ impl Run {
         run
     }
 
+    /// `program`, which contains Quarry, with its statistics written at exit.
+    pub(crate) fn containing(program: impl AsRef<OsStr>) -> Self {
+        let mut run = Self::bare(program);
+        let file = run.scratch.join("stats");
+        run.command.env("QUARRY_STATS", &file);
+        run.stats = Some(file);
+        run
+    }
+
     fn preload(&mut self, library: Option<&'static Path>) {
         self.library = library.or(self.library);
         let all: Vec<_> = self.library.into_iter().chain(self.beside.as_deref()).collect();
