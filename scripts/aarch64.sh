@@ -101,6 +101,13 @@ scripts/aarch64-sequences.sh "$library"
 compile() { aarch64-linux-gnu-gcc -O1 -fno-builtin -pthread -o "$2" "$1"; }
 compile scripts/aarch64-smoke.c "$out/smoke"
 qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$out/smoke" locks
+# A static program, which contains it; without a loader the smoke test would not find it.
+cargo build "${build[@]}" --release -p quarry-static
+CROSS_COMPILE=aarch64-linux-gnu- scripts/archive.sh \
+    "$out/build/$target/release/libquarry_static.a" "$out/libquarry.a"
+aarch64-linux-gnu-gcc -O1 -static -pthread -o "$out/contained" scripts/aarch64-contained.c \
+    -Wl,--undefined=quarry_version,--fatal-warnings "$out/libquarry.a"
+qemu-aarch64 "$out/contained"
 if [ -z "$with_system" ]; then exit; fi
 
 unpack_debian_kernel

@@ -3,7 +3,7 @@
 # root nor a network. The demo cannot do without the compiler's packages; if others cannot be
 # installed, this script names them, and the demo goes on.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | deb | slurm | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|test" ;;
+    build | demo | peers | programs | foreign | deb | slurm | one-heap | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|test" ;;
 esac
 
 # Servers lie in folders that are not in a user's PATH.
@@ -43,6 +43,10 @@ need_redis() {
 }
 
 need_compiler
+if [[ $purpose == one-heap ]]; then
+    need 'test -e /usr/include/rocksdb/c.h' librocksdb-dev
+    need 'compgen -G "/usr/lib/llvm-*/lib/libclang[-.]*so*" > /dev/null' libclang1-14 libclang1-19
+fi
 if [[ $purpose == slurm ]]; then
     need 'has_command slurmctld' slurmctld
     need 'has_command slurmd' slurmd
@@ -51,7 +55,7 @@ if [[ $purpose == slurm ]]; then
 fi
 if [[ $purpose == demo ]]; then
     need_redis
-elif [[ $purpose != build && $purpose != deb && $purpose != slurm ]]; then
+elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2

@@ -71,6 +71,7 @@ steps_of_all=(
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
     "install    Debian packages built, installed, used and removed; crates packaged [lab]"
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
+    "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
@@ -251,6 +252,9 @@ step_lab_tests() {
         in_lab cargo test --workspace --no-fail-fast
     fi
 }
+
+# scripts/one-heap.sh skips the step where RocksDB is not installed.
+step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
 
 step_model() {
     [[ -n $all ]] || local -x QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-1}
