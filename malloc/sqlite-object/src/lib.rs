@@ -24,7 +24,7 @@ pub extern "C" fn quarry_sqlite_install() -> c_int {
         Ok(()) => OK,
         Err(InstallError::TooLate) => MISUSE,
         Err(InstallError::Refused(code)) => code,
-        Err(InstallError::Unavailable) => ERROR,
+        Err(InstallError::Unavailable(_)) => ERROR,
     }
 }
 

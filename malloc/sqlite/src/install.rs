@@ -5,16 +5,16 @@ use crate::heap::heap_methods;
 use crate::methods::page_cache_methods;
 #[cfg(doc)]
 use quarry::Quarry;
-use quarry::process::{Mode, ensure_ready};
+use quarry::process::serving;
 use std::error::Error;
 use std::ffi::c_int;
 use std::fmt;
 
 /// The reason why `install` has changed nothing in SQLite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstallError {
     /// Quarry does not serve: `QUARRY_DISABLE=1`, or the system refuses memory.
-    Unavailable,
+    Unavailable(quarry::Error),
     /// SQLite is in use: install before the first connection, or after `sqlite3_shutdown`.
     TooLate,
     /// `sqlite3_config` returned this code.
@@ -24,7 +24,7 @@ pub enum InstallError {
 impl fmt::Display for InstallError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unavailable => out.write_str("Quarry serves nothing in this process"),
+            Self::Unavailable(error) => write!(out, "Quarry does not serve: {error}"),
             Self::TooLate => out.write_str("SQLite is in use: install before the first connection"),
             Self::Refused(code) => write!(out, "sqlite3_config returned {code}"),
         }
@@ -82,7 +82,7 @@ pub unsafe fn install_page_cache(config: ConfigFn) -> Result<(), InstallError> {
 }
 
 fn available() -> Result<(), InstallError> {
-    if ensure_ready() == Mode::Ready { Ok(()) } else { Err(InstallError::Unavailable) }
+    serving().map_err(InstallError::Unavailable)
 }
 
 fn outcome(code: c_int) -> Result<(), InstallError> {
@@ -90,5 +90,16 @@ fn outcome(code: c_int) -> Result<(), InstallError> {
         OK => Ok(()),
         MISUSE => Err(InstallError::TooLate),
         code => Err(InstallError::Refused(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InstallError;
+
+    #[test]
+    fn an_error_says_why_quarry_does_not_serve() {
+        let text = InstallError::Unavailable(quarry::Error::Disabled).to_string();
+        assert!(text.contains("QUARRY_DISABLE=1"), "{text}");
     }
 }
