@@ -19,6 +19,10 @@ mod abi;
 mod budget_api;
 #[cfg(feature = "full")]
 mod cache_api;
+// A static program has no loader.
+#[cfg(not(feature = "override"))]
+#[path = "../../quarry/src/abi/dlopen.rs"]
+mod dlopen;
 mod heap_api;
 mod namespaces;
 #[cfg(feature = "full")]

@@ -51,7 +51,7 @@
 //     raw_reserve
 //     cache
 //     constructed
-//     page_cache, abi
+//     page_cache, abi, dlopen
 #[cfg(feature = "std")]
 extern crate std;
 
@@ -69,6 +69,10 @@ mod cache;
 #[cfg(feature = "guard")]
 mod checks;
 mod constructed;
+// A static program has no loader.
+#[cfg(all(feature = "override", not(target_feature = "crt-static")))]
+#[path = "abi/dlopen.rs"]
+mod dlopen;
 mod error;
 mod file_name;
 mod fork;

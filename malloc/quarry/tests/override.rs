@@ -117,6 +117,17 @@ fn two_in_one_process() {
     );
 }
 
+/// An object that is opened with RTLD_DEEPBIND frees what the program has allocated.
+#[test]
+fn no_other_heap_in_what_is_bound_deep() {
+    let folder = scratch("deep");
+    let program = program(&folder, "program", "", &["-lstdc++"]);
+    let [object, _] = objects(&folder);
+    let plugin = folder.join("deep.so");
+    run(Command::new("cc").args(["-shared", "-o"]).arg(&plugin).arg(object));
+    assert_eq!(run(Command::new(&program).arg(&plugin)), "one heap\n");
+}
+
 const OPENER: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>

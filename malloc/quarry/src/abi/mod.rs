@@ -8,8 +8,6 @@
 #[cfg(feature = "override")]
 mod beside;
 mod cxx;
-#[cfg(not(feature = "override"))]
-mod dlopen;
 #[cfg_attr(
     all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq))),
     path = "fast_path/sequence.rs"
@@ -22,7 +20,7 @@ pub(crate) mod fast_path;
 pub(crate) mod front;
 mod glibc_names;
 mod info;
-mod libc_malloc;
+pub(crate) mod libc_malloc;
 mod loader;
 mod malloc;
 #[cfg(feature = "override")]

@@ -64,9 +64,18 @@ fn main() {
     one_limit();
     if let Some(path) = std::env::args().nth(1) {
         let path = CString::new(path).expect("no NUL in it");
-        // SAFETY: the path is NUL-terminated; the object's constructors have no preconditions.
-        let opened = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-        assert!(!opened.is_null(), "{path:?} is opened");
+        // SAFETY: the path is NUL-terminated; the object's constructors have no preconditions. The
+        // function, if it has one of this name, is `c_release`.
+        unsafe {
+            let opened = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_DEEPBIND);
+            assert!(!opened.is_null(), "{path:?} is opened");
+            let release = libc::dlsym(opened, c"c_release".as_ptr());
+            if !release.is_null() {
+                type Release = unsafe extern "C" fn(*mut c_void, usize);
+                let release = std::mem::transmute::<*mut c_void, Release>(release);
+                release(c_object(100), 100);
+            }
+        }
     }
     Quarry::validate().expect("every invariant holds");
     println!("one heap");
