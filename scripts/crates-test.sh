@@ -19,8 +19,10 @@ cargo package --allow-dirty --target-dir "$target/crates" "${packages[@]}"
 # The folder below the packages holds what was compiled.
 ls "$target"/crates/package/*.crate
 # Programs use the library without the feature `internals`: there it must have no warning, either.
-RUSTFLAGS="${RUSTFLAGS:-} -D warnings" \
-    cargo check -p quarry-alloc --target-dir "$target/crates/package"
+for features in '' override; do
+    RUSTFLAGS="${RUSTFLAGS:-} -D warnings" cargo check -p quarry-alloc --features "$features" \
+        --target-dir "$target/crates/package"
+done
 
 # The lock file of a program that depends on the packages, with all features: its reviewers read it.
 user=$target/crates/user
@@ -29,7 +31,8 @@ mkdir -p "$user/src"
 touch "$user/src/lib.rs"
 {
     printf '[package]\nname = "user"\nedition = "2024"\n[workspace]\n[dependencies]\n'
-    printf 'quarry-alloc = { version = "0.1", features = ["page-cache", "profile", "checks"] }\n'
+    printf 'quarry-alloc = { version = "0.1", features = [%s] }\n' \
+        '"checks", "override", "page-cache", "profile"'
     printf '[patch.crates-io]\n'
     for name in $wanted; do
         [[ $name == quarry-* ]] || continue
