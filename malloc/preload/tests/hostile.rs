@@ -17,7 +17,8 @@ fn lives_through(start: impl Fn(&'static str) -> Run) {
     }
 }
 
-/// The C library registers no thread for restartable sequences (`GLIBC_TUNABLES`).
+/// The C library registers no thread for restartable sequences (`GLIBC_TUNABLES`): each thread
+/// registers itself.
 #[test]
 fn restartable_sequences_turned_off() {
     let start = |source| Run::new(program(source)).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");

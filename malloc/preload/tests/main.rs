@@ -6,6 +6,7 @@
 //!   tested with another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The modules
 //!   `misuse`, `environment`, `programs`, `sequences`, `shared_object`, `start` and `fast_path`
 //!   need Quarry and fail then.
+//! * `TEST_CC="COMPILER OPTION.."` compiles C programs; `scripts/musl.sh` names musl's.
 //! * `TEST_STEP=N` lets tests of single failures test only every N-th request or limit.
 //! * `QUARRY_WRITE_HEADER=1` lets the module `header` write `include/quarry.h` anew.
 //! * `QUARRY_SOAK_SECONDS=N` lets the stress test run for N seconds with new seeds.
@@ -33,6 +34,7 @@ mod page_cache;
 mod profile;
 mod programs;
 mod record;
+mod registration;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;

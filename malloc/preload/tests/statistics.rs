@@ -20,7 +20,8 @@ fn they_name_the_policies_and_who_serves() {
     let slab = slab_policy(library);
     let names = format!("policies: slabs {slab}, pages v6.18, LRU {lru}; ");
     assert!(outcome.stderr.contains(&names), "{outcome}");
-    let outcome = written("1").env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").finish().success();
+    let denied = Run::new(program("hostile_deny.c")).args(["38", "rseq", "/bin/ls", "/"]);
+    let outcome = denied.without_stats().env("QUARRY_STATS", "1").finish().success();
     let names = format!("LRU {lru}; locked slots serve");
     assert!(outcome.stderr.contains(&names), "{outcome}");
 }

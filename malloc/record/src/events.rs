@@ -93,7 +93,9 @@ slot_barriers
 huge_page_us
 small_pages_us
 wrong_sizes
-slot_interrupted";
+slot_interrupted
+rseq_registered
+rseq_refused";
 
 /// Names of all values, in the order of a record.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -46,7 +46,7 @@ pub use snapshot::{RecordError, Snapshot};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYRC");
 
 /// Version of the layout. It changes with every change of a section, a table or an event.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Number of records in a page.
 pub const RECORDS: usize = 16;

@@ -57,6 +57,8 @@ const HELP: &str = "\
            below 0: live memory is not all touched yet
  interrupted  sequences that slow paths replaced:
            a debugger steps the thread, or signals storm
+ refused   threads on locked slots: the kernel did not
+           register them for restartable sequences
  rates     need a second look; counts are published
            at most every 100 ms, on slow paths";
 
@@ -96,15 +98,17 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
     let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
     let [descriptors, returned] = [snapshot.descriptors(), snapshot.free_returned()].map(bytes);
     let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
-    let interrupted = match snapshot.event("slot_interrupted") {
+    let trouble = [("slot_interrupted", "interrupted too often"), ("rseq_refused", "refused")];
+    let trouble = trouble.map(|(event, what)| match snapshot.event(event) {
         0 => String::new(),
-        times => format!("; {} interrupted too often", count(times)),
-    };
+        times => format!("; {} {what}", count(times)),
+    });
+    let trouble = trouble.concat();
     let parts = [
         ("quarry top  ", snapshot.heading()),
         ("Memory  ", format!("{live} live, {parked} parked, {dirty} dirty{}", resident(snapshot))),
         ("Used    ", format!("{limit}; descriptors {descriptors}, returned {returned}")),
-        ("Fast    ", format!("{allocs} % of allocations, {frees} % of frees; {on}{interrupted}")),
+        ("Fast    ", format!("{allocs} % of allocations, {frees} % of frees; {on}{trouble}")),
         ("", state),
     ];
     let mut lines = Vec::new();
@@ -262,13 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_a_debugger_steps_are_shown() {
-        let mut view = example();
-        assert!(!drawn(&view, 110, 12).contains("interrupted"));
-        view.snapshot.events =
-            vec![Event { name: "slot_interrupted".into(), count: 527, is_gauge: false }];
-        let text = drawn(&view, 110, 12);
-        assert!(text.contains("; 527 interrupted too often"), "{text}");
+    fn threads_that_sequences_do_not_serve_are_shown() {
+        for (name, said) in
+            [("slot_interrupted", "; 527 interrupted too often"), ("rseq_refused", "; 527 refused")]
+        {
+            let mut view = example();
+            assert!(!drawn(&view, 110, 12).contains(said));
+            view.snapshot.events = vec![Event { name: name.into(), count: 527, is_gauge: false }];
+            let text = drawn(&view, 110, 12);
+            assert!(text.contains(said), "{text}");
+        }
     }
 
     #[test]

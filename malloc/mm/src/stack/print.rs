@@ -268,6 +268,8 @@ fn slots(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         ("objects in them, KiB", slots.held_bytes / 1024),
         ("barriers", slots.barriers as usize),
         ("interrupted", slots.interrupted as usize),
+        ("rseq registered", slots.registered as usize),
+        ("rseq refused", slots.refused as usize),
     ];
     table(out, "slots", lines)
 }

@@ -132,6 +132,8 @@ impl<C: StackConfig> Stack<C> {
             ("small_pages_us", prices.small_us().unwrap_or(0).into()),
             ("wrong_sizes", stats.wrong_sizes),
             ("slot_interrupted", stats.slots.interrupted),
+            ("rseq_registered", stats.slots.registered.into()),
+            ("rseq_refused", stats.slots.refused.into()),
         ] {
             event(name, value);
         }

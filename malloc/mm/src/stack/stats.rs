@@ -8,7 +8,7 @@ use crate::frame::{FRAME_BYTES, METADATA_KINDS, MetadataKind, NodeId, PAGEBLOCK_
 use crate::pcp::{PagePolicy, PcpCounters};
 use crate::slab::{Cache, SlabPolicy, SlabStats};
 use crate::zone::Marks;
-use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::percpu::{PerCpu, SlotIndex, registrations};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The memory of a heap, read one part after the other.
@@ -82,6 +82,10 @@ pub struct SlotUse {
     pub barriers: u64,
     /// Sequences that left for a slow path because they were interrupted too often.
     pub interrupted: u64,
+    /// Threads of the process that registered themselves, where the C library registers none.
+    pub registered: u32,
+    /// Threads for which the kernel refused that, so that locked slots serve them.
+    pub refused: u32,
 }
 
 /// The names of the policies that serve a stack.
@@ -206,12 +210,15 @@ impl<C: StackConfig> Stack<C> {
 
     fn slot_use(&self) -> SlotUse {
         let area = self.fast.percpu.area();
+        let (registered, refused) = registrations();
         SlotUse {
             awake: area.awake().count(),
             room_bytes: area.all_room(),
             held_bytes: area.held_bytes(),
             barriers: area.barriers(),
             interrupted: area.interrupted(),
+            registered,
+            refused,
         }
     }
 

@@ -38,7 +38,12 @@ impl Stats {
 
     /// Sequences that were interrupted too often, summed over the processes.
     pub(crate) fn interrupted(&self) -> u64 {
-        let counts = self.text.lines().filter_map(|line| line.trim().strip_prefix("interrupted "));
+        self.count("interrupted")
+    }
+
+    /// The number in lines that begin with `name`, summed over the processes.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let counts = self.text.lines().filter_map(|line| line.trim().strip_prefix(name));
         counts.map(|count| count.trim().parse::<u64>().expect("a number")).sum()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::glibc::private_symbol;
 use crate::known::Known;
-use crate::percpu::rseq_offset;
+use crate::percpu::begin_bare_thread;
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering, task, timer};
 use crate::system_call::{map, process_id, protect, unmap};
 use core::arch::global_asm;
@@ -17,13 +17,6 @@ const GUARD_BYTES: usize = 4096;
 const TCB: usize = 0;
 const SELF: usize = 0x10;
 const SHARED: [usize; 2] = [0x28, 0x30];
-/// Bytes and signature of `struct rseq`, as glibc registers it (`sysdeps/unix/sysv/linux/rseq`).
-const RSEQ_BYTES: usize = 32;
-const RSEQ_SIGNATURE: u32 = 0x5305_3053;
-/// Offset of `cpu_id` in `struct rseq`; the value means that the thread is not registered.
-const CPU_ID: isize = 4;
-const UNREGISTERED: i32 = -1;
-
 type AllocateTls = unsafe extern "C" fn(*mut c_void) -> *mut u8;
 
 /// Stands for the address of a function that the loader does not have.
@@ -80,22 +73,10 @@ unsafe extern "C" {
 static BODY: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn body() {
-    register_sequences();
+    begin_bare_thread();
     // SAFETY: `start` has stored a function of this type.
     let body = unsafe { core::mem::transmute::<usize, fn()>(BODY.load(Ordering::Relaxed)) };
     body();
-}
-
-/// Without a registration the kernel restarts no sequence of the thread, and the thread runs none.
-fn register_sequences() {
-    let Some(offset) = rseq_offset() else { return };
-    let place = task::current().wrapping_add_signed(offset);
-    // SAFETY: glibc has room for a `struct rseq` at this offset from each thread pointer, and the
-    // storage lives as long as the process. The kernel writes it while the thread runs.
-    unsafe {
-        ((place as isize + CPU_ID) as *mut i32).write_volatile(UNREGISTERED);
-        libc::syscall(libc::SYS_rseq, place, RSEQ_BYTES, 0, RSEQ_SIGNATURE);
-    }
 }
 
 /// Looks up what `start` needs. If Quarry is the C library's `malloc`, this must not be called

@@ -13,14 +13,14 @@
 //!    ...                            ; loads, and stores to memory that no thread reads yet
 //!    [cell] = new header            ; the committing store
 //! 5:                                ; past the end: it has happened
-//! 88: jmp 89                        ; abort handler, after the signature that glibc registered
+//! 88: jmp 89                        ; abort handler, after the signature that is registered
 //! 89: patience = patience - 1
 //!    if patience >= 0: start again at 2
 //!    leave
 //! ```
 //!
 //! A thread that a debugger steps is interrupted in each sequence. So each thread has a number of
-//! aborts, its *patience* (see `registration`), after which sequences leave as if they refused: the
+//! aborts, its *patience* (see `own_area`), after which sequences leave as if they refused: the
 //! slow path serves the request.
 //!
 //! A walk (`WordTree`) commits nothing: it only loads, and an interrupted thread walks again.
@@ -211,10 +211,10 @@ macro_rules! end_sequence {
             ".pushsection .text.quarry_rseq_again, \"ax\"\n",
             "89: mov ",
             $slot,
-            ", qword ptr [rip + quarry_no_rseq@GOTTPOFF]\n",
+            ", qword ptr [rip + quarry_rseq@GOTTPOFF]\n",
             "dec dword ptr fs:[",
             $slot,
-            " + 16]\n",
+            " + 56]\n",
             "jns 2b\n",
             "jmp ",
             $leave,

@@ -32,6 +32,7 @@
 //! * `per_cpu`: the traits of a backend
 //! * `stripes`, `locked`: a slot under its try-lock; slots that are only used under it
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
+//! * `own_area`: the registration of threads that the C library does not register
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
 //! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: the calls
 //! * `stepped`: the sequences of the model checker
@@ -42,6 +43,8 @@ mod assembly;
 mod layout;
 mod locked;
 mod object;
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+mod own_area;
 mod per_cpu;
 mod place;
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
@@ -86,18 +89,28 @@ pub type NativeSlots = SteppedSlots;
 #[cfg(all(not(quarry_model), any(miri, quarry_sim, quarry_no_rseq)))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
-/// Registers the process for membarrier(2), which the slots need. Called once, when the process
-/// starts, because a seccomp filter installed later may kill for that call.
+/// Registers the process for membarrier(2), which the slots need, and the running thread for rseq
+/// where the C library has not. Called once, when the process starts, because a seccomp filter
+/// installed later may kill for these calls.
 pub fn ask() {
     #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
-    registration::has_barrier();
+    registration::ask();
 }
 
-/// Offset from the thread pointer of the place for a thread's `struct rseq`, if glibc registers it.
+/// Registers a thread that the C library does not know, where it runs in storage that another such
+/// thread may have had before it.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(any(miri, quarry_model, quarry_sim))))]
-pub(crate) fn rseq_offset() -> Option<isize> {
+pub(crate) fn begin_bare_thread() {
     #[cfg(not(quarry_no_rseq))]
-    return registration::glibc_rseq_offset();
-    #[cfg(quarry_no_rseq)]
-    None
+    registration::begin_bare_thread();
+}
+
+/// How many threads Quarry has registered for restartable sequences, because the C library had not,
+/// and for how many the kernel refused that. O(1).
+#[must_use]
+pub fn registrations() -> (u32, u32) {
+    #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+    return own_area::counts();
+    #[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
+    (0, 0)
 }

@@ -82,10 +82,26 @@ impl<Q: Sequences> Sequenced<Q> {
         (0..self.cpu_count()).map(SlotIndex)
     }
 
-    /// Returns whether the running thread is registered, on a CPU that has a slot.
+    /// Returns the slot of the running CPU, if it has one and the thread is registered.
+    #[inline]
+    fn own_slot(&self) -> Option<SlotIndex> {
+        let slot = self.sequences.slot();
+        (self.sequences.registered() && slot < self.cpu_count()).then_some(SlotIndex(slot))
+    }
+
+    /// The slot of the running CPU, or a stripe, of a thread that had no slot. Not inlined, because
+    /// only the first slow path of a thread comes here, unless the kernel refuses sequences.
+    #[cold]
+    #[inline(never)]
+    fn other_slot(&self) -> SlotIndex {
+        let enrolled = if self.sequences.enroll() { self.own_slot() } else { None };
+        enrolled.unwrap_or_else(|| self.stripes.current())
+    }
+
+    /// Returns whether [`current`](PerCpu::current) is the slot of a CPU.
     #[inline]
     fn has_slot(&self) -> bool {
-        self.sequences.registered() && self.sequences.slot() < self.cpu_count()
+        self.current().0 < self.cpu_count()
     }
 
     /// Counts the sequences of the thread that left because they were aborted too often. Called
@@ -288,12 +304,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
 
     #[inline]
     fn current(&self) -> SlotIndex {
-        let slot = self.sequences.slot();
-        if self.sequences.registered() && slot < self.cpu_count() {
-            SlotIndex(slot)
-        } else {
-            self.stripes.current()
-        }
+        self.own_slot().unwrap_or_else(|| self.other_slot())
     }
 
     fn leave_barrier_to(&self, thread: Option<usize>) {

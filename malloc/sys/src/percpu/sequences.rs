@@ -32,6 +32,12 @@ pub unsafe trait Cpus: Sync {
     /// Returns whether the running thread can use sequences now.
     fn registered(&self) -> bool;
 
+    /// Called by slow paths of a thread that cannot use sequences: lets it use them from now on, if
+    /// that is possible. Returns whether it can.
+    fn enroll(&self) -> bool {
+        false
+    }
+
     /// The slot of the running CPU; any number if the thread is not registered.
     fn slot(&self) -> u32;
 

@@ -19,6 +19,14 @@ pub fn number() -> u32 {
     backend::task_number()
 }
 
+/// The C library's handle of the running thread.
+#[cfg(not(any(miri, quarry_model, quarry_sim, target_arch = "x86_64")))]
+#[must_use]
+pub fn handle() -> libc::pthread_t {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
 /// Returns whether the running task is certainly the only one of the process, so that no other task
 /// changes shared memory. O(1); in products one load. False in models and simulations.
 #[inline(always)]

@@ -286,6 +286,7 @@ extern "C" fn handler(_signal: i32) {
 
 /// The intruder's thread: waits for orders, on the child's CPU.
 fn intrude() {
+    stage().slots.enroll();
     while shared().over.load(Ordering::Acquire) == 0 {
         match shared().order.load(Ordering::Acquire) {
             0 => std::thread::yield_now(),

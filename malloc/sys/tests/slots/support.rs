@@ -153,7 +153,14 @@ impl<S: Backend> Slots<S> {
         slots.area().define(A, CAPACITY_A).expect("fresh slots have room");
         slots.area().define(B, CAPACITY_B).expect("fresh slots have room");
         slots.area().define_wide(A, WIDE_A);
-        Self(slots)
+        let slots = Self(slots);
+        slots.enroll();
+        slots
+    }
+
+    /// Lets the running thread register itself, if it has to: it does so on its first slow path.
+    pub(crate) fn enroll(&self) {
+        self.current();
     }
 
     /// Pops by the fast path, then by the slow one: also for threads without a registration.

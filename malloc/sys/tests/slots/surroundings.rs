@@ -5,13 +5,16 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
+#[cfg(all(target_env = "gnu", not(quarry_no_rseq)))]
 use crate::walks::Forest;
 use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const EXPECT: &str = "QUARRY_TEST_EXPECT_SEQUENCES";
+
+/// The answer that a child expects whose threads register themselves.
+const WHERE_KNOWN: &str = if cfg!(quarry_no_rseq) { "no" } else { "yes" };
 
 /// The suites that a child runs, and the check of `EXPECT` in this file.
 const SUITES: [&str; 5] = [
@@ -40,15 +43,15 @@ fn in_fork(body: impl FnOnce()) {
     }
 }
 
-/// Makes the kernel refuse membarrier with `errno` to this thread and its children from now on.
-fn refuse_membarrier(errno: i32) -> std::io::Result<()> {
+/// Makes the kernel refuse `call` with `errno` to this thread and its children from now on.
+fn refuse(call: i64, errno: i32) -> std::io::Result<()> {
     let load_number = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let jump_if_equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let answer = libc::BPF_RET | libc::BPF_K;
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut steps = [
         step(load_number, 0, 0, 0),
-        step(jump_if_equal, 0, 1, libc::SYS_membarrier as u32),
+        step(jump_if_equal, 0, 1, call as u32),
         step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
@@ -61,8 +64,8 @@ fn refuse_membarrier(errno: i32) -> std::io::Result<()> {
     if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn run_suites(command: &mut Command) {
-    command.args(SUITES).env(EXPECT, "no").env("PROPTEST_CASES", "64");
+fn run_suites(command: &mut Command, expect: &str) {
+    command.args(SUITES).env(EXPECT, expect).env("PROPTEST_CASES", "64");
     let output = command.output().expect("the child starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -85,17 +88,30 @@ fn child_finds_what_was_said() {
 
 #[test]
 fn suites_pass_where_glibc_registers_nothing() {
-    run_suites(this_program().env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"));
+    let mut command = this_program();
+    if WHERE_KNOWN == "yes" {
+        command.args(["abort::", "walk::"]);
+    }
+    run_suites(command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), WHERE_KNOWN);
+}
+
+fn suites_pass_where_refused(call: i64, errnos: &[i32]) {
+    for errno in errnos.iter().copied() {
+        let mut command = this_program();
+        // SAFETY: between fork and exec the closure only makes two system calls.
+        unsafe { command.pre_exec(move || refuse(call, errno)) };
+        run_suites(&mut command, "no");
+    }
 }
 
 #[test]
 fn suites_pass_where_membarrier_is_refused() {
-    for errno in [libc::ENOSYS, libc::EPERM] {
-        let mut command = this_program();
-        // SAFETY: between fork and exec the closure only makes two system calls.
-        unsafe { command.pre_exec(move || refuse_membarrier(errno)) };
-        run_suites(&mut command);
-    }
+    suites_pass_where_refused(libc::SYS_membarrier, &[libc::ENOSYS, libc::EPERM]);
+}
+
+#[test]
+fn suites_pass_where_rseq_is_refused() {
+    suites_pass_where_refused(libc::SYS_rseq, &[libc::ENOSYS, libc::EBUSY]);
 }
 
 /// A seccomp filter is installed after `init`: drains give up, and nothing is lost or blocked.
@@ -114,7 +130,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
         if slots.is_locked() {
             return;
         }
-        refuse_membarrier(libc::EPERM).expect("seccomp is available");
+        refuse(libc::SYS_membarrier, libc::EPERM).expect("seccomp is available");
         for _ in 0..2 {
             let mut drained = 0;
             assert!(!slots.drain(A, &mut |objects| drained += objects.len()));
@@ -176,7 +192,7 @@ fn stay_on_one_cpu() {
 }
 
 /// Unregisters the running thread's `struct rseq`; returns whether there was one.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
+#[cfg(all(target_env = "gnu", not(quarry_no_rseq)))]
 fn unregister() -> bool {
     const UNREGISTER: i32 = 1;
     const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0x5305_3053 };
@@ -193,7 +209,7 @@ fn unregister() -> bool {
     }
 }
 
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(quarry_no_rseq)))]
+#[cfg(all(target_env = "gnu", not(quarry_no_rseq)))]
 #[test]
 fn a_thread_without_registration_uses_the_stripes() {
     let slots = Slots::<NativeSlots>::new();

@@ -9,9 +9,25 @@ use quarry_sys::report::warn;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-unsafe extern "C" {
-    /// Offset of `struct rseq` from the thread pointer (glibc 2.35).
-    static __rseq_offset: isize;
+/// The type of a request of ptrace(2) in the C library.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+/// `PTRACE_GET_RSEQ_CONFIGURATION`, `include/uapi/linux/ptrace.h`, Linux 5.13.
+const GET_RSEQ_CONFIGURATION: Request = 0x420f;
+
+/// `struct ptrace_rseq_configuration` (same place).
+#[repr(C)]
+#[derive(Default)]
+struct Configuration {
+    /// The address of the thread's `struct rseq`; 0 without one.
+    area: u64,
+    bytes: u32,
+    signature: u32,
+    flags: u32,
+    pad: u32,
 }
 
 /// Stops the running thread for its tracer.
@@ -93,8 +109,6 @@ pub(crate) fn shared_memory<T: Default + Sync>() -> &'static T {
 /// A traced child, stopped except while a method waits for it.
 pub(crate) struct Tracee {
     thread: libc::pid_t,
-    /// The address of the thread's field `rseq_cs`, by which it arms its sequences.
-    rseq_cs: u64,
 }
 
 impl Tracee {
@@ -108,17 +122,16 @@ impl Tracee {
             if child == 0 {
                 run_traced(body);
             }
-            let mut tracee = Self { thread: child, rseq_cs: 0 };
+            let tracee = Self { thread: child };
             assert_eq!(tracee.wait(), Some(libc::SIGSTOP), "the child stops itself first");
-            let offset = __rseq_offset as i64;
-            tracee.rseq_cs = tracee.thread_pointer().wrapping_add_signed(offset) + 8;
             tracee.request(libc::PTRACE_SETOPTIONS, 0, libc::PTRACE_O_EXITKILL as u64);
             tracee
         }
     }
 
-    fn request(&self, request: libc::c_uint, address: u64, data: u64) -> libc::c_long {
-        // SAFETY: requests that write memory of this process go through `register_set` only.
+    fn request(&self, request: Request, address: u64, data: u64) -> libc::c_long {
+        // SAFETY: requests that write memory of this process give its address and size: those of
+        // `register_set` and `rseq_cs`.
         let result = unsafe { libc::ptrace(request, self.thread, address, data) };
         let error = std::io::Error::last_os_error();
         let peeks = request == libc::PTRACE_PEEKDATA;
@@ -186,7 +199,7 @@ impl Tracee {
         assert!(self.resume(libc::PTRACE_SINGLESTEP, 0), "the child ended in the middle");
     }
 
-    fn resume(&self, how: libc::c_uint, mut signal: i32) -> bool {
+    fn resume(&self, how: Request, mut signal: i32) -> bool {
         loop {
             self.request(how, 0, signal as u64);
             match self.wait() {
@@ -198,7 +211,7 @@ impl Tracee {
     }
 
     /// Reads a set of registers of the thread, or writes it.
-    fn register_set<T>(&self, request: libc::c_uint, set: libc::c_int, registers: &mut T) {
+    fn register_set<T>(&self, request: Request, set: libc::c_int, registers: &mut T) {
         let mut part =
             libc::iovec { iov_base: std::ptr::from_mut(registers).cast(), iov_len: size_of::<T>() };
         self.request(request, set as u64, (&raw mut part) as u64);
@@ -211,18 +224,13 @@ impl Tracee {
         registers
     }
 
-    #[cfg(target_arch = "x86_64")]
-    fn thread_pointer(&self) -> u64 {
-        self.registers().fs_base
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn thread_pointer(&self) -> u64 {
-        /// `include/uapi/linux/elf.h`, Linux 3.7.
-        const NT_ARM_TLS: libc::c_int = 0x401;
-        let mut pointer = 0;
-        self.register_set(libc::PTRACE_GETREGSET, NT_ARM_TLS, &mut pointer);
-        pointer
+    /// Returns the address of the thread's field `rseq_cs`, by which it arms its sequences.
+    fn rseq_cs(&self) -> u64 {
+        let mut found = Configuration::default();
+        let bytes = size_of::<Configuration>() as u64;
+        self.request(GET_RSEQ_CONFIGURATION, bytes, (&raw mut found) as u64);
+        assert_ne!(found.area, 0, "the thread has registered none");
+        found.area + 8
     }
 
     /// Returns the address of the next instruction.
@@ -254,17 +262,17 @@ impl Tracee {
 
     /// Clears `rseq_cs`, so that the thread has no sequence armed.
     pub(crate) fn disarm(&self) {
-        self.request(libc::PTRACE_POKEDATA, self.rseq_cs, 0);
+        self.request(libc::PTRACE_POKEDATA, self.rseq_cs(), 0);
     }
 
     /// Sets `rseq_cs` to the sequence that `disarm` has cleared.
     pub(crate) fn arm(&self, sequence: Sequence) {
-        self.request(libc::PTRACE_POKEDATA, self.rseq_cs, sequence.descriptor);
+        self.request(libc::PTRACE_POKEDATA, self.rseq_cs(), sequence.descriptor);
     }
 
     /// Returns the sequence that the thread has armed, if it is at its first instruction.
     pub(crate) fn armed_here(&self) -> Option<Sequence> {
-        let descriptor = self.word(self.rseq_cs);
+        let descriptor = self.word(self.rseq_cs());
         if descriptor == 0 {
             return None;
         }

@@ -129,6 +129,7 @@ fn walks_of_threads_find_no_node_that_was_overwritten_behind_a_barrier() {
             let (slots, tree, over) = (&slots, &tree, &over);
             scope.spawn(move || {
                 let mut last = 0;
+                slots.enroll();
                 while !over.load(Ordering::Relaxed) {
                     // SAFETY: a removed node is freed only after several barriers, and the last
                     // nodes after all threads have ended.

@@ -1,7 +1,7 @@
 //! Threads without restartable sequences, beside threads that have them.
 
 /// Removes the rseq registration of the calling thread, if it has one: from then on striped slots
-/// serve the thread. glibc does the same for a whole process under `glibc.pthread.rseq=0`.
+/// serve the thread.
 pub(crate) fn unregister() {
     /// Bytes that glibc has registered: `sysdeps/unix/sysv/linux/rseq-internal.h`, glibc 2.35.
     const REGISTERED_BYTES: u32 = 32;
