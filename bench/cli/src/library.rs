@@ -64,6 +64,25 @@ pub fn find(object: Option<&str>, named: Option<OsString>) -> Result<PathBuf> {
     })
 }
 
+/// Finds the library of `object` for a program that musl's loader loads: the file `named`, else the
+/// one beside that of [`find`], whose name ends in `-musl.so`. `None` if it was not built.
+///
+/// # Errors
+/// As for [`find`].
+pub fn find_for_musl(object: Option<&str>, named: Option<OsString>) -> Result<Option<PathBuf>> {
+    let named = named.or_else(|| env::var_os(LIBRARY_VARIABLE)).filter(|value| !value.is_empty());
+    let name = file_name(object).replace(".so", "-musl.so");
+    let found = match named.map(PathBuf::from) {
+        Some(folder) if folder.is_dir() => Some(folder.join(name)),
+        Some(_) => return Ok(None),
+        None => companion::places(env::current_exe().ok().as_deref(), &name)
+            .into_iter()
+            .find(|place| place.is_file()),
+    };
+    let found = found.and_then(|it| it.canonicalize().ok());
+    found.map(preloadable).transpose()
+}
+
 /// Finds another file that is built and installed with the command, like [`find`].
 pub fn find_companion(name: &str) -> Result<PathBuf> {
     preloadable(find_beside(name)?)

@@ -76,10 +76,9 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let asked: Vec<(&str, &str)> =
         given.chain(inherited.filter(|(key, _)| last(key).is_none())).collect();
     let has_callers = asked.iter().any(reports_callers);
-    let library = library::find(
-        library::object_for(slab.as_deref(), asked.into_iter()),
-        last("LIBRARY").map(OsString::from),
-    )?;
+    let object = library::object_for(slab.as_deref(), asked.into_iter());
+    let named = || last("LIBRARY").map(OsString::from);
+    let mut library = library::find(object, named())?;
 
     let path = env::var_os("PATH");
     let name = &args.program.command[0];
@@ -91,6 +90,11 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     if let Some(missing) = missing(&file, &interpreter) {
         say(format_args!("{}: {missing}", name.display()));
         return Ok(CannotRun::NotFound.exit_status());
+    }
+    if interpose::is_loaded_by_musl(&interpreter)
+        && let Some(for_musl) = library::find_for_musl(object, named())?
+    {
+        library = for_musl;
     }
     let plan = plan(name, &file, &interpreter, &library);
 

@@ -39,9 +39,14 @@ pub enum Obstacle {
     /// The program gains capabilities when executed: the loader ignores paths in `LD_PRELOAD`.
     #[error("gains capabilities when executed: the loader ignores preloaded libraries")]
     Capabilities,
-    /// The program's loader belongs to another C library.
-    #[error("is loaded by {0}: the library needs glibc's loader")]
-    OtherLibc(String),
+    /// The program's loader belongs to another C library than the one that the library is for.
+    #[error("is loaded by {loader}: the library needs {needed}'s loader")]
+    OtherLibc {
+        /// The program's loader.
+        loader: String,
+        /// The C library that the library is for.
+        needed: &'static str,
+    },
     /// The program is for another machine or word size than the library.
     #[error("is for {program}, the library for {library}: it cannot be preloaded")]
     OtherMachine {
@@ -84,7 +89,7 @@ impl Obstacle {
     /// about the library in every child, or load it and break the program.
     #[must_use]
     pub fn forbids_preloading(&self) -> bool {
-        matches!(self, Self::OtherLibc(_) | Self::OtherMachine { .. } | Self::Sanitizer(_))
+        matches!(self, Self::OtherLibc { .. } | Self::OtherMachine { .. } | Self::Sanitizer(_))
     }
 }
 
@@ -139,7 +144,25 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     }
     let cache = ReadCache::new(quarry_wary::open(program)?);
     let file = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(io::Error::other)?;
-    linkage(&file).map_err(io::Error::other)
+    linkage(&file, is_for_musl(library)).map_err(io::Error::other)
+}
+
+/// Returns whether a library needs the C library by a name that only musl's loader knows.
+fn is_for_musl(library: &Path) -> bool {
+    let Ok(file) = quarry_wary::open(library) else { return false };
+    let cache = ReadCache::new(file);
+    let Ok(file) = Program::parse(&cache) else { return false };
+    let mut needed = file.import_libraries().into_iter().flatten().flatten();
+    needed.any(|it| it.name() == b"libc.so" || it.name().starts_with(b"libc.musl-"))
+}
+
+/// Returns whether musl's loader loads `program`.
+#[must_use]
+pub fn is_loaded_by_musl(program: &Path) -> bool {
+    let Ok(file) = quarry_wary::open(program) else { return false };
+    let cache = ReadCache::new(file);
+    let loader = Program::parse(&cache).and_then(|file| loader_of(&file));
+    loader.is_ok_and(|loader| loader.is_some_and(|loader| is_musl_loader(&loader)))
 }
 
 /// Returns whether a file is a shared object for this command's machine, by its header.
@@ -180,8 +203,10 @@ fn loader_of<'data, Header: FileHeader<Endian = Endianness>>(
     Ok(None)
 }
 
-fn linkage(file: &Program<'_>) -> object::read::Result<Option<Obstacle>> {
+fn linkage(file: &Program<'_>, for_musl: bool) -> object::read::Result<Option<Obstacle>> {
     let loader = loader_of(file)?;
+    let (fits, needed): (fn(&str) -> bool, _) =
+        if for_musl { (is_musl_loader, "musl") } else { (is_glibc_loader, "glibc") };
     let is_go = file
         .sections()
         .any(|section| matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid")));
@@ -190,7 +215,7 @@ fn linkage(file: &Program<'_>) -> object::read::Result<Option<Obstacle>> {
     Ok(match (loader, is_go, malloc) {
         (None, true, _) | (Some(_), true, None) => Some(Obstacle::Go),
         (None, false, _) => Some(Obstacle::Static),
-        (Some(loader), _, _) if !is_glibc_loader(&loader) => Some(Obstacle::OtherLibc(loader)),
+        (Some(loader), _, _) if !fits(&loader) => Some(Obstacle::OtherLibc { loader, needed }),
         (Some(_), _, _) if sanitizer.is_some() => sanitizer.map(Obstacle::Sanitizer),
         (Some(_), _, Some(symbol)) if symbol.is_definition() => Some(Obstacle::OwnMalloc),
         (Some(_), true, Some(_)) => Some(Obstacle::GoWithC),
@@ -200,8 +225,16 @@ fn linkage(file: &Program<'_>) -> object::read::Result<Option<Obstacle>> {
 
 /// Loaders of glibc are named `ld-linux*`, `ld64.so*` or `ld.so*` on every machine.
 fn is_glibc_loader(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    ["ld-linux", "ld64.so", "ld.so"].iter().any(|prefix| name.starts_with(prefix))
+    ["ld-linux", "ld64.so", "ld.so"].iter().any(|prefix| file_name(path).starts_with(prefix))
+}
+
+/// Loaders of musl are named `ld-musl-MACHINE.so.1`.
+fn is_musl_loader(path: &str) -> bool {
+    file_name(path).starts_with("ld-musl-")
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Class, byte order and machine of an ELF file; `None` for another file.
@@ -301,6 +334,8 @@ mod tests {
         let go_with_c = &format!("{mark}{CALLS_MALLOC}");
         let musl = "/lib/ld-musl-x86_64.so.1";
         let by_musl = format!("-Wl,--dynamic-linker={musl}");
+        let other =
+            |loader: &str, needed| Obstacle::OtherLibc { loader: loader.to_owned(), needed };
         let shop = Workshop::new();
         for (source, options, expected) in [
             (CALLS_MALLOC, "-pie -fPIE", None),
@@ -316,11 +351,21 @@ mod tests {
             (go, "-static", Some(Obstacle::Go)),
             (go, "", Some(Obstacle::Go)),
             (go_with_c, "", Some(Obstacle::GoWithC)),
-            (CALLS_MALLOC, &by_musl, Some(Obstacle::OtherLibc(musl.to_owned()))),
+            (CALLS_MALLOC, &by_musl, Some(other(musl, "glibc"))),
         ] {
             let program = shop.compile("program", source, options);
             assert_eq!(shop.obstacle(&program), expected, "{options} {source}");
+            assert_eq!(is_loaded_by_musl(&program), options == by_musl, "{options}");
         }
+        let folder = shop.folder.path().display().to_string();
+        shop.compile("libc.so", "int y;\n", "-shared -fPIC -Wl,-soname,libc.so");
+        let libc = format!("-shared -fPIC -Wl,--no-as-needed -L{folder} -l:libc.so");
+        let library = shop.compile("musl.so", "int x;\n", &libc);
+        let program = shop.compile("program", CALLS_MALLOC, &by_musl);
+        assert_eq!(obstacle(&program, &library), None);
+        let program = shop.compile("program", CALLS_MALLOC, "");
+        let found = obstacle(&program, &library).map(|it| it.to_string()).unwrap_or_default();
+        assert!(found.ends_with(": the library needs musl's loader"), "{found}");
     }
 
     #[test]

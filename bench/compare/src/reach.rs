@@ -70,7 +70,7 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
         Obstacle::SetId | Obstacle::Capabilities => {
             "compare a copy of it that gains no privileges (cp drops the bits)"
         }
-        Obstacle::OtherLibc(_) => "build it for glibc",
+        Obstacle::OtherLibc { .. } => "build it for glibc",
         Obstacle::OtherMachine { .. } => "compare it where it runs without emulation",
         Obstacle::Sanitizer(_) => "build it without -fsanitize",
         Obstacle::OwnMalloc | Obstacle::OwnAllocator(_) => {

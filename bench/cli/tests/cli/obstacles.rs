@@ -12,7 +12,10 @@ use std::process::{Command, Stdio};
 /// Prints whether the library was preloaded.
 const SAYS_PRELOADED: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
      int main(void) { puts(getenv(\"LD_PRELOAD\") ? \"preloaded\" : \"alone\"); return 0; }\n";
-/// The same, with a `malloc` of its own.
+/// Prints which library was preloaded.
+const SHOWS_PRELOADED: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+     int main(void) { char *it = getenv(\"LD_PRELOAD\"); puts(it ? it : \"alone\"); return 0; }\n";
+/// The same as the first, with a `malloc` of its own.
 const OWN_MALLOC: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
      static char heap[1 << 16];\nstatic size_t used;\n\
      void *malloc(size_t n) { n = (n + 15) & ~(size_t)15; used += n; \
@@ -200,9 +203,8 @@ fn programs_of_32_bits_get_no_library() {
     }
 }
 
-#[test]
-fn programs_of_another_loader_get_no_library() {
-    let shop = Workshop::new();
+/// A program of which the headers name musl's loader.
+fn program_of_musl(shop: &Workshop, source: &str) -> PathBuf {
     let bytes = fs::read("/proc/self/exe").expect("this program");
     let name = bytes.windows(9).position(|it| it == b"/ld-linux").expect("a loader of glibc");
     let start = bytes[..name].iter().rposition(|it| *it == 0).expect("a header") + 1;
@@ -212,10 +214,32 @@ fn programs_of_another_loader_get_no_library() {
     let other = shop.path("ld-musl-x86_64.so.1");
     symlink(loader, &other).expect("the workshop is writable");
     let option = format!("-Wl,--dynamic-linker={}", other.display());
-    let program = shop.compile("musl", SAYS_PRELOADED, &[&option]);
-    let (line, answer) = said(&shop, &program);
+    shop.compile("musl", source, &[&option])
+}
+
+#[test]
+fn programs_of_another_loader_get_no_library() {
+    let shop = Workshop::new();
+    let (line, answer) = said(&shop, &program_of_musl(&shop, SAYS_PRELOADED));
     assert!(line.contains("the library needs glibc's loader; it runs without Quarry"), "{line}");
     assert_eq!(answer, "alone\n");
+}
+
+#[test]
+fn programs_of_musl_get_the_library_for_musl() {
+    let shop = Workshop::new();
+    let mut options = needed(&shop, "libc.so", "int quarry_libc;\n");
+    options.extend(["-shared", "-fPIC"].map(str::to_owned));
+    let library = compile_with(&shop, "libquarry-musl.so", "int quarry_of_musl;\n", &options);
+    let library = library.canonicalize().expect("the workshop");
+    let program = program_of_musl(&shop, SHOWS_PRELOADED);
+    let expected = (String::new(), format!("{}\n", library.display()));
+    assert_eq!(said(&shop, &program), expected);
+    // The library that the user names is used, and no other.
+    let named = shop.path("libquarry.so");
+    let mut run = quarry();
+    run.env("QUARRY_LIBRARY", named).args(["run", "--"]).arg(program);
+    run.assert().success().stdout("alone\n").stderr(contains("needs glibc's loader"));
 }
 
 #[test]
