@@ -285,6 +285,16 @@ foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
 	@$(MAKE) --no-print-directory lab
 	@scripts/results.sh foreign
 
+.PHONY: musl
+musl: ## libquarry-musl.so, its tests, and static programs on the crate, into docs/musl.md
+	@scripts/setup.sh musl
+	@scripts/musl.sh
+
+# For scripts/musl.sh.
+.PHONY: smaller
+smaller:
+	@echo "$(SMALLER)"
+
 .PHONY: peers
 peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers

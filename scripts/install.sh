@@ -96,6 +96,9 @@ if [[ -n $remove || -e $TARGET/release/libquarry.a ]]; then
     put 644 "$TARGET/release/libquarry.a" "$LIBDIR/libquarry.a"
     put 644 <(pkg_config_static) "$LIBDIR/pkgconfig/quarry-static.pc"
 fi
+for object in libquarry-musl.so libquarry-full-musl.so; do
+    put_built 644 "$TARGET/release/$object" "$LIBDIR/quarry/$object"
+done
 for slab in $SLABS; do
     put_built 644 "$TARGET/release/libquarry-$slab.so" "$LIBDIR/quarry/libquarry-$slab.so"
 done

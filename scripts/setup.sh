@@ -3,7 +3,7 @@
 # root nor a network. The demo cannot do without the compiler's packages; if others cannot be
 # installed, this script names them, and the demo goes on.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | deb | slurm | one-heap | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|test" ;;
+    build | demo | peers | programs | foreign | deb | slurm | one-heap | musl | test) purpose=$1 ;;
+    *) fail "usage: $0 build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|test" ;;
 esac
 
 # Servers lie in folders that are not in a user's PATH.
@@ -53,9 +53,13 @@ if [[ $purpose == slurm ]]; then
     need 'has_command sbatch' slurm-client
     need 'has_command munged' munge
 fi
+if [[ $purpose == musl || $purpose == test ]]; then
+    need 'has_command musl-gcc' musl-tools
+fi
 if [[ $purpose == demo ]]; then
     need_redis
-elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap ]]; then
+elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
+    $purpose != musl ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2

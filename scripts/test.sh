@@ -60,6 +60,7 @@ steps_of_all=(
     "scripts    syntax of the shell scripts"
     "format     cargo fmt --check"
     "aarch64    libquarry.so for aarch64, and a program on it under qemu"
+    "musl       the ABI on libquarry-musl.so, and static programs for musl"
     "clippy     clippy of everything, also with other policies, seams and sequences"
     "no-rseq    sys tests without restartable sequences"
     "sim        the seam of quarry-sys, and the simulated machine"
@@ -135,6 +136,8 @@ step_sim() {
     with_cfg sim cargo test -p quarry-sys --test simulated || return
     [[ -z $all ]] || with_cfg sim in_lab cargo test "${ON_MACHINE[@]}"
 }
+
+step_musl() { scripts/musl.sh --test; }
 
 step_aarch64() { scripts/aarch64.sh; }
 

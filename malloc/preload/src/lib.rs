@@ -19,8 +19,8 @@ mod abi;
 mod budget_api;
 #[cfg(feature = "full")]
 mod cache_api;
-// A static program has no loader.
-#[cfg(not(feature = "override"))]
+// A static program has no loader, and musl knows no RTLD_DEEPBIND.
+#[cfg(all(target_env = "gnu", not(feature = "override")))]
 #[path = "../../quarry/src/abi/dlopen.rs"]
 mod dlopen;
 mod heap_api;

@@ -79,8 +79,10 @@ const TRIM_WAIT_MS: i64 = 200;
 /// Longest wait of a request without memory for empty slots; shortest time between two such waits.
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
-/// Shortest time between two attempts of threads under filters to start the thread.
-const FILTERED_NS: u64 = 1_000_000_000;
+/// Shortest time between two attempts to start the thread where a look shows that it must not be.
+const LOOK_NS: u64 = 1_000_000_000;
+/// True where the C library shows whether the process has several threads.
+const KNOWS_THREADS: bool = cfg!(target_env = "gnu");
 
 /// Number of requests so far to empty the slots of all CPUs; and the number of those fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
@@ -276,6 +278,12 @@ fn start() {
     // A brief thread runs no code of the program, and publishes nothing once it has ended.
     let runs_others = record::wants_thread() || zones().budget().has_reserve();
     let may_be_brief = is_single_threaded() && !runs_others && !watchers::are_there();
+    if !KNOWS_THREADS && !runs_others && thread::is_only_one() {
+        // A brief thread needs glibc. Another one would be noticed: the threads that free memory do
+        // its work, until the process has several.
+        start_not_before(now + LOOK_NS);
+        return;
+    }
     // In a signal handler that has interrupted a slow path, a lock may be held by a plain store.
     if may_be_brief && !is_at_rest() || !moves(NONE, STARTING) {
         return;
@@ -293,7 +301,7 @@ fn start() {
     debug_assert!(is_new, "only the starter leaves STARTING");
     if is_filtered && !is_single_threaded() {
         // Another thread may have no filter.
-        start_not_before(now + FILTERED_NS);
+        start_not_before(now + LOOK_NS);
     } else if created == NONE {
         // The system refused a thread, so later frees do not try again.
         ALLOWED.store(false, Ordering::Relaxed);

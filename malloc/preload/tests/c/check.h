@@ -20,6 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#include "glibc_malloc.h"
+#endif
+
 #define UNUSED __attribute__((unused))
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define PAGE ((size_t)4096)
@@ -72,21 +76,31 @@ static UNUSED int testing_a_peer(void)
     return getenv("TEST_PEER") != NULL;
 }
 
+#ifdef __GLIBC__
+#define LIBC_FILE "libc.so.6"
+#else
+#define LIBC_FILE "libc.so"
+#endif
+
 /* A function of the C library itself, even if another object defines it first. */
 static UNUSED void *libc_function(const char *name)
 {
-    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *libc = dlopen(LIBC_FILE, RTLD_LAZY | RTLD_NOLOAD);
     CHECK(libc != NULL, "the C library is not loaded: %s", dlerror());
     return dlsym(libc, name);
 }
 
-/* Bytes that the C library's own allocator has in use. */
+/* Bytes that the C library's own allocator has in use; musl does not tell. */
 static UNUSED size_t libc_bytes(void)
 {
+#ifdef __GLIBC__
     struct mallinfo2 (*info)(void) = (struct mallinfo2(*)(void))libc_function("mallinfo2");
     CHECK(info != NULL, "the C library has no mallinfo2");
     struct mallinfo2 now = info();
     return now.uordblks + now.hblkhd;
+#else
+    return 0;
+#endif
 }
 
 /* The file of the object that defines the symbol `name`. */

@@ -39,7 +39,10 @@ static void open_and_close(size_t round)
         destroy(object, i * 100 + 1);
     }
     CHECK(dlclose(plugin) == 0, "dlclose: %s", dlerror());
+#ifdef __GLIBC__
+    /* musl unloads nothing. */
     CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) == NULL, "the plugin is still loaded");
+#endif
     for (size_t i = 0; i < COUNT; i++) {
         CHECK_PATTERN(objects[i], round * i + 1, round * i + 1);
         free(objects[i]);

@@ -80,6 +80,7 @@ static void *cancelled_life(void *number)
     for (;;)
         pause();
     pthread_cleanup_pop(0);
+    return NULL;
 }
 
 static void start(pthread_t *thread, size_t number)

@@ -28,12 +28,23 @@ pub(crate) fn example(source: &'static str) -> PathBuf {
 fn linked(path: &str, options: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = own_folder().join(path.replace(['.', '/'], "-"));
-    let compiler = if path.ends_with(".cpp") { "c++" } else { "cc" };
-    let mut command = Command::new(compiler);
+    let mut command = compiler(path);
     command.args(options).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"]);
     command.arg(folder.join("include")).arg("-o").arg(&output).arg(folder.join(path));
     run(command.arg(full_library().expect("the library is under test")), path);
     output
+}
+
+/// The compiler of a source: `c++`; for C `cc`, or `TEST_CC` with its options.
+fn compiler(source: &str) -> Command {
+    if source.ends_with(".cpp") {
+        return Command::new("c++");
+    }
+    let chosen = std::env::var("TEST_CC").unwrap_or("cc".to_owned());
+    let mut words = chosen.split_whitespace();
+    let mut command = Command::new(words.next().expect("TEST_CC names a compiler"));
+    command.args(words);
+    command
 }
 
 /// Runs a compiler, which must print nothing.
@@ -81,10 +92,9 @@ fn compile(source: &str, form: &[&str]) -> PathBuf {
 /// Compiles `tests/c/SOURCE` to `output`, with these options too.
 pub(crate) fn compiled_with(source: &str, output: PathBuf, form: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let (compiler, standard) =
-        if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=gnu11") };
+    let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=gnu11" };
     // -fno-builtin, because the compiler may remove a pair of malloc and free.
-    let mut command = Command::new(compiler);
+    let mut command = compiler(source);
     command
         .args([standard, "-O1", "-g", "-fno-builtin", "-Wall", "-Wextra", "-pthread"])
         .args(form)

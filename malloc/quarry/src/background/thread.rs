@@ -16,6 +16,7 @@ use core::str::from_utf8;
 use quarry_sys::bare_thread;
 use quarry_sys::file::find_piece;
 use quarry_sys::glibc::{is_single_threaded, private_symbol};
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex};
 use quarry_sys::scheduling::become_ordinary;
 
@@ -157,6 +158,11 @@ pub(super) fn follow_main() -> u64 {
     let status = Status::read();
     privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
     status.map_or(0, |status| status.identity)
+}
+
+/// Returns whether the kernel knows no other thread of the process. Reads a file of `/proc`.
+pub(super) fn is_only_one() -> bool {
+    own_stack::run(Status::read).is_some_and(|status| status.threads == 1)
 }
 
 pub(super) fn watch_process() {
