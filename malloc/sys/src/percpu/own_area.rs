@@ -24,6 +24,7 @@
 
 use crate::errno::OsResult;
 use crate::known::Known;
+use crate::own_stack;
 use crate::primitive::{AtomicU32, Ordering, task};
 use crate::seccomp::may_have_new_filter;
 use crate::system_call::checked;
@@ -210,7 +211,8 @@ pub(super) fn enroll() -> bool {
 /// `looks`: the program may have put the thread under a filter that kills for these calls, because
 /// the C library's `malloc` does not make them.
 fn register(looks: bool) -> Answer {
-    if looks && may_have_new_filter() {
+    // The caller may be deep in a request, on a small stack.
+    if looks && own_stack::run(may_have_new_filter) {
         return refused();
     }
     if !is_own_storage() {
