@@ -184,8 +184,12 @@ fn a_running_process_is_profiled_from_outside() {
     if let Some(top) = pprof(&["-top", "-sample_index=free_space"], &pb) {
         assert!(top.contains("Type: free_space"), "{top}");
     }
-    // The profile ends when no reader wants it any more, and another one can begin.
+    // The profile ends when no reader wants it any more, and another one can begin. A try is a
+    // reader too, so the pauses between tries become longer.
+    let mut pause = std::time::Duration::from_millis(20);
     eventually("another profile", || {
+        std::thread::sleep(pause);
+        pause *= 2;
         let again = served.look(&["profile", "--seconds", "0", "--wait", "100"]);
         let name = format!("python3[{}]: ", served.pid());
         assert!(text(&again).starts_with(&name) && text(&again).contains("estimated from"));
