@@ -158,7 +158,7 @@ impl ListStore {
 
     /// Takes the `count` frames from `first` on, if they are free in extents.
     pub(super) fn take_extent_at(&self, node: NodeId, first: Pfn, count: u32) -> bool {
-        // A frame beside one in use is in no pageblock that could come to a shelf meanwhile.
+        // If the pageblock comes to a shelf, or leaves it, meanwhile, neither finds the frames.
         match self.zones.memory().pageblocks().of(first).shelf() {
             Some(_) => self.shelves.take_at(&self.zones, first, count),
             None => self.zones.take_extent_at(node, first, count),

@@ -209,24 +209,30 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         let context = self.context;
         for piece in objects.chunks(SLABS_BATCH) {
             let keep = if context.limits.is_empty_enough(context.zones) { 0 } else { keep };
-            match self.slabs.more.count() {
-                1 => context.add_emptied(self.put(piece, keep), self.cache.order()),
-                shards => self.put_to_owners(piece, keep / shards as u32),
+            let shards = self.slabs.more.count();
+            let emptied = if shards == 1 { self.put(piece, keep) } else { None };
+            match emptied {
+                Some(emptied) => context.add_emptied(emptied, self.cache.order()),
+                None => self.put_to_owners(piece, keep / shards as u32),
             }
         }
     }
 
-    /// Frees objects into their slabs, all of one shard; returns slabs beyond `keep` that became
-    /// empty.
+    /// Frees objects into their slabs, if there is only one shard; returns slabs beyond `keep` that
+    /// became empty.
     #[inline(never)]
-    fn put(&self, objects: &[Object], keep: u32) -> List<Pfn> {
+    fn put(&self, objects: &[Object], keep: u32) -> Option<List<Pfn>> {
         if self.outside() * self.cache.stride() as u64 >= FAR_BYTES {
             self.prefetch_slabs(objects);
         }
-        let mut lists = self.shard().lists.lock();
+        let mut lists = self.slabs.shard(0).lists.lock();
+        // A second shard may have come before the lock was taken, and have taken slabs over.
+        if self.slabs.more.count() > 1 {
+            return None;
+        }
         let empty = lists.nr_empty();
         lists.put(self, objects, None);
-        self.detach_emptied(self.own, &mut lists, (empty, keep))
+        Some(self.detach_emptied(0, &mut lists, (empty, keep)))
     }
 
     /// Visits the number of every object that is free in `slab`. O(objects).

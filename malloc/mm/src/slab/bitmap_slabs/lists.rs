@@ -210,9 +210,6 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     /// Locks the shard that the slab of an object belongs to.
     pub(super) fn lock_owner(&self, object: Object) -> (usize, Guard<'_, Lists>) {
         let slab = self.slab(self.context.slab_of(self.cache, object));
-        if self.slabs.more.count() == 1 {
-            return (0, self.lock(0));
-        }
         loop {
             let owner = slab.owner();
             let lists = self.lock(owner);
