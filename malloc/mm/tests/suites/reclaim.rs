@@ -227,8 +227,9 @@ fn sizes_that_move_on_leave_their_memory_to_later_ones() {
             }
         }
     }
-    // Each object that is kept keeps a slab. One size was in use at a time, another before it.
-    let most = kept.len() * (16 << 10) + 3 * (6 << 20);
+    // Each object that is kept keeps a slab. One size was in use at a time, another before it; how
+    // much more there is depends on how long a page took to clear. All sizes together have 180 MiB.
+    let most = kept.len() * (16 << 10) + 5 * (6 << 20);
     assert!(touched(&bed) <= most, "{} bytes touched, {most} expected", touched(&bed));
     for object in kept {
         // SAFETY: the object is in use, and no other code uses it.
