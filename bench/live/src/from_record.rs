@@ -90,6 +90,7 @@ fn cpu_lists(row: &record::ListRow) -> CpuLists {
 fn lock(row: &record::LockRow) -> Lock {
     Lock {
         name: row.name.as_str().into(),
+        locks: row.locks,
         acquisitions: row.acquisitions,
         contentions: row.contentions,
         wait_ns: row.wait_ns,

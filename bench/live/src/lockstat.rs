@@ -79,6 +79,7 @@ mod tests {
     fn lines_are_the_kernels() {
         let lock = |name: &str, contentions| Lock {
             name: name.into(),
+            locks: 1,
             acquisitions: 2000,
             contentions,
             wait_ns: 12_345,

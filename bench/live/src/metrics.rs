@@ -46,9 +46,19 @@ const CACHE_GAUGES: [Metric<Cache>; 4] = [
     ("quarry_cache_object_bytes", "Bytes of an object.", |it| it.object_bytes),
 ];
 
-const LOCK_COUNTERS: [Metric<Lock>; 2] = [
-    ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
-    ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
+const LOCK_METRICS: [(Metric<Lock>, Kind); 3] = [
+    (
+        ("quarry_locks", "Locks of a kind: groups of CPUs may have several.", |it| it.locks),
+        Kind::Gauge,
+    ),
+    (
+        ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
+        Kind::Counter,
+    ),
+    (
+        ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
+        Kind::Counter,
+    ),
 ];
 
 /// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
@@ -170,8 +180,8 @@ fn caches(writer: &mut Writer<'_>) {
 }
 
 fn locks(writer: &mut Writer<'_>) {
-    for (name, help, of) in LOCK_COUNTERS {
-        writer.write((name, help, Kind::Counter), |it| {
+    for ((name, help, of), kind) in LOCK_METRICS {
+        writer.write((name, help, kind), |it| {
             it.locks.iter().map(move |lock| (format!("lock=\"{}\"", lock.name), of(lock)))
         });
     }

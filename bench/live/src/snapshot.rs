@@ -143,6 +143,8 @@ pub struct Event {
 pub struct Lock {
     /// Its name.
     pub name: Label,
+    /// Number of locks.
+    pub locks: u64,
     /// Number of acquisitions.
     pub acquisitions: u64,
     /// Number of acquisitions that had to wait.

@@ -39,7 +39,7 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     merge(&mut total.cpu_lists, &other.cpu_lists, |it| (it.cpu, it.node), add);
     merge(&mut total.events, &other.events, |it| it.name.clone(), add_event);
     let add = |sum: &mut Lock, part: &Lock| {
-        add_each!(sum, part: acquisitions, contentions, wait_ns, hold_samples, hold_ns);
+        add_each!(sum, part: locks, acquisitions, contentions, wait_ns, hold_samples, hold_ns);
     };
     merge(&mut total.locks, &other.locks, |it| it.name.clone(), add);
     add_memory(&mut total.memory, &other.memory);

@@ -96,6 +96,7 @@ fn record(names: &[String], mut it: Numbers) -> Vec<u8> {
         draft.cache(&cache(name, &mut it));
         draft.lock(&LockRow {
             name,
+            locks: it.next(),
             acquisitions: it.next(),
             contentions: it.next(),
             hold_samples: it.next(),

@@ -119,7 +119,7 @@ impl<'a> Draft<'a> {
     pub fn lock(&mut self, row: &LockRow) {
         if self.counts.locks as usize == LOCKS - 1 {
             self.counts.locks_beyond += 1;
-            add(&mut self.other_locks, &row.to_words(), offset_of!(LockRow, acquisitions) / 8);
+            add(&mut self.other_locks, &row.to_words(), offset_of!(LockRow, locks) / 8);
             return;
         }
         self.put(LOCKS_AT + self.counts.locks as usize * LockRow::WORDS, &row.to_words());

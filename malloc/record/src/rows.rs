@@ -143,6 +143,8 @@ section! {
     pub struct LockRow {
         /// The name of this kind.
         pub name: Name,
+        /// How many such locks there are. Groups of CPUs that wait for each other get more.
+        pub locks: u64,
         /// Times that a task took a lock of this kind.
         pub acquisitions: u64,
         /// Times that a task found a lock of this kind held.

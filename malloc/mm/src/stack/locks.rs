@@ -29,19 +29,36 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-/// The names of a stack's counting locks, each with the sums of the counters of its locks.
+/// The locks of one name.
+#[derive(Clone, Copy)]
+pub(super) struct LockKind {
+    pub(super) name: &'static str,
+    /// How many locks there are: more where groups of CPUs have locks of their own.
+    pub(super) locks: u64,
+    /// The sums of their counters.
+    pub(super) stats: LockStats,
+}
+
+/// The names of a stack's counting locks.
 pub(super) struct LockKinds {
-    kinds: [(&'static str, LockStats); MOST_NAMES],
+    kinds: [LockKind; MOST_NAMES],
     count: usize,
 }
 
 impl LockKinds {
     /// Empty. A constant, because a function would put a second copy on the thread's stack.
     pub(super) const NONE: Self = Self {
-        kinds: [(
-            "",
-            LockStats { acquisitions: 0, contentions: 0, hold_samples: 0, hold_ns: 0, wait_ns: 0 },
-        ); MOST_NAMES],
+        kinds: [LockKind {
+            name: "",
+            locks: 0,
+            stats: LockStats {
+                acquisitions: 0,
+                contentions: 0,
+                hold_samples: 0,
+                hold_ns: 0,
+                wait_ns: 0,
+            },
+        }; MOST_NAMES],
         count: 0,
     };
 
@@ -51,35 +68,38 @@ impl LockKinds {
         let Self { kinds, count } = self;
         stack.visit_locks(&mut |name, lock| {
             let Some(stats) = lock.stats() else { return };
-            let known = kinds[..*count].iter().position(|(known, _)| *known == name);
+            let known = kinds[..*count].iter().position(|kind| kind.name == name);
             let kind = known.unwrap_or(*count);
             debug_assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
             if let Some(kind_of_lock) = kinds.get_mut(kind) {
                 *count = (*count).max(kind + 1);
-                kind_of_lock.0 = name;
-                kind_of_lock.1 += stats;
+                kind_of_lock.name = name;
+                kind_of_lock.locks += 1;
+                kind_of_lock.stats += stats;
             }
         });
     }
 
-    pub(super) fn each(&self) -> &[(&'static str, LockStats)] {
+    pub(super) fn each(&self) -> &[LockKind] {
         &self.kinds[..self.count]
     }
 }
 
-/// Prints one line per name: acquisitions, contentions, waiting time, mean hold time (sampled).
+/// Prints one line per name: the number of locks, acquisitions, contentions, waiting time, mean hold
+/// time (sampled).
 pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
-        "{:<24} {:>14} {:>12} {:>18} {:>16}",
-        "lock", "acquisitions", "contentions", "waittime-total-ns", "holdtime-avg-ns"
+        "{:<24} {:>6} {:>14} {:>12} {:>18} {:>16}",
+        "lock", "locks", "acquisitions", "contentions", "waittime-total-ns", "holdtime-avg-ns"
     )?;
     let mut kinds = LockKinds::NONE;
     kinds.sum(stack);
-    for (name, stats) in kinds.each() {
+    for LockKind { name, locks, stats } in kinds.each() {
         let LockStats { acquisitions, contentions, hold_samples, hold_ns, wait_ns } = stats;
         let mean = hold_ns / hold_samples.max(&1);
-        writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {wait_ns:>18} {mean:>16}")?;
+        write!(out, "{name:<24} {locks:>6} {acquisitions:>14} {contentions:>12} ")?;
+        writeln!(out, "{wait_ns:>18} {mean:>16}")?;
     }
     Ok(())
 }

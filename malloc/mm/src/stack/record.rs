@@ -48,11 +48,12 @@ impl<C: StackConfig> Stack<C> {
     fn fill_locks(&self, draft: &mut Draft<'_>) {
         let mut kinds = LockKinds::NONE;
         kinds.sum(self);
-        for (name, stats) in kinds.each() {
+        for kind in kinds.each() {
             draft.lock(&row! {
-                LockRow from stats;
+                LockRow from kind.stats;
                 acquisitions contentions hold_samples hold_ns wait_ns;
-                name: Name::new(name),
+                name: Name::new(kind.name),
+                locks: kind.locks,
             });
         }
     }
