@@ -1,4 +1,5 @@
-//! Computes the budget's limit: from `QUARRY_LIMIT` or the program, and from the control group.
+//! Computes the budget's limit, from `QUARRY_LIMIT` or the program and from the control group, and
+//! how many CPUs may park objects.
 //!
 //! Quarry *looks* at the control group's files when the heap has grown by a step, and before a
 //! request as large as a step. It also looks, at most every few milliseconds, before it refuses a
@@ -18,6 +19,9 @@
 //! * `beside`: memory of this process outside of its heap: at least `resident - held`, and at least
 //!   7/8 of the last value, because `held` also has memory that is in use but not yet resident.
 //!
+//! Where many CPUs use the heap, a look also reads the group's quota of CPU time. Under a quota of
+//! two CPUs, threads may run on all 64 of a machine; their arrays get the room of four.
+//!
 //! In a group with several processes, one that has shrunk looks again after the next step, because
 //! others may use what it gave back; and what it has free goes back while the group is short.
 //!
@@ -26,11 +30,13 @@
 use crate::instance::{STACK, zones};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::Zone;
-use quarry_sys::cgroup::{MemoryLimit, memory_limit};
+use quarry_sys::cgroup::{MemoryLimit, cpu_quota, memory_limit};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::overcommit;
 use quarry_sys::own_stack;
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -43,6 +49,11 @@ const STEP_FRAMES: u32 = 2048;
 const SHORT_STEP_FRAMES: u32 = 256;
 /// Steps between two looks in a group without a limit, since it may get a limit later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
+
+/// So many CPUs may park objects whatever the quota: most machines never read it.
+const CPUS_UNBOUND: usize = 4;
+/// CPUs that may park objects, for each whose time the group's quota allows: threads move.
+const CPUS_PER_QUOTA: u32 = 2;
 
 /// Least time between two looks before refusals: 5 ms, some thousand times what a look takes.
 const REFUSAL_LOOK_NS: u64 = 5_000_000;
@@ -154,6 +165,9 @@ pub(crate) fn is_raised() -> bool {
 /// Called now and then while memory goes back. From now on, growth by a step causes a look again;
 /// where others share the group's limit, looks now.
 pub(crate) fn look_again() {
+    if HEEDED.load(Relaxed) {
+        look_at_quota();
+    }
     if GROUP.load(Relaxed) != u32::MAX && SHARERS.load(Relaxed) > 1 {
         look(held());
     } else {
@@ -180,7 +194,19 @@ fn look(reached: u32) {
     // Set before the look: otherwise each pair of a large malloc and free would cause a look.
     NEXT_LOOK.store(reached.saturating_add(STEP.load(Relaxed)), Relaxed);
     if HEEDED.load(Relaxed) {
+        look_at_quota();
         own_stack::run(|| look_at_group(reached));
+    }
+}
+
+/// Bounds what CPUs park where the group's quota of CPU time is below their number.
+#[inline(never)]
+fn look_at_quota() {
+    if STACK.percpu().area().awake_slots() > CPUS_UNBOUND
+        && let Ok(quota) = own_stack::run(cpu_quota)
+    {
+        let most = |cpus: u32| cpus.saturating_mul(CPUS_PER_QUOTA).max(CPUS_UNBOUND as u32);
+        STACK.limits.bound_cpus(quota.map(most));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The memory limit of the control group, version 1 or 2; read without allocating.
+//! Limits of the control group, version 1 or 2: memory, and CPU time; read without allocating.
 //!
 //! The limit of a control group, here a *group*, is the lowest of its own and its ancestors'. This
 //! module subtracts from a group's use the memory that the kernel reclaims before it fails a charge
@@ -19,6 +19,8 @@ use core::fmt::Write;
 
 const ROOT_V2: &str = "/sys/fs/cgroup";
 const ROOT_V1: &str = "/sys/fs/cgroup/memory";
+/// Where CPU time and its accounting are one hierarchy, this is a link to it.
+const CPU_ROOT_V1: &str = "/sys/fs/cgroup/cpu";
 /// Values of version 1 from here on mean "no limit" (`PAGE_COUNTER_MAX`, Linux 6.x).
 const UNLIMITED: u64 = 1 << 62;
 
@@ -68,6 +70,51 @@ type Path = Line<640>;
 /// # Errors
 /// The error of a file that cannot be read now, such as `EMFILE`: the caller keeps the old limit.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
+    let Some((is_v1, group)) = own_group("memory")? else { return Ok(None) };
+    let names = if is_v1 { V1 } else { V2 };
+    match core::str::from_utf8(group.as_bytes()) {
+        Ok(path) => lowest(&names, names.root, path),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the CPU time that this process may use each second, in CPUs, rounded up: `cpu.max`, or
+/// the quota of version 1, of its group or an ancestor, whichever is lowest. `None` where there is
+/// no quota. Makes a handful of system calls.
+///
+/// # Errors
+/// The error of a file that cannot be read now, such as `EMFILE`: the caller keeps the old quota.
+#[inline(never)]
+pub fn cpu_quota() -> OsResult<Option<u32>> {
+    let Some((is_v1, group)) = own_group("cpu")? else { return Ok(None) };
+    let root = if is_v1 { CPU_ROOT_V1 } else { ROOT_V2 };
+    match core::str::from_utf8(group.as_bytes()) {
+        Ok(path) => lowest_quota(is_v1, root, path),
+        Err(_) => Ok(None),
+    }
+}
+
+fn lowest_quota(is_v1: bool, root: &str, path: &str) -> OsResult<Option<u32>> {
+    let mut group = path.trim_end_matches('/');
+    let mut lowest: Option<u32> = None;
+    loop {
+        let read = |name| numbers(&join(root, group, name));
+        let of_group = if is_v1 {
+            let period = read("cpu.cfs_period_us")?.map_or(0, |(period, _)| period);
+            read("cpu.cfs_quota_us")?.map(|(quota, _)| (quota, period))
+        } else {
+            read("cpu.max")?
+        };
+        let cpus = of_group.map(|(quota, period)| quota.div_ceil(period.max(1)).max(1) as u32);
+        lowest = lowest.into_iter().chain(cpus).min();
+        let Some((parent, _)) = group.rsplit_once('/') else { return Ok(lowest) };
+        group = parent;
+    }
+}
+
+/// The group of this process that has a controller, and whether that is one of version 1.
+#[inline(never)]
+fn own_group(controller: &str) -> OsResult<Option<(bool, Path)>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -78,17 +125,10 @@ pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
             version_2 = Some(path);
             return None;
         }
-        controllers.split(',').any(|controller| controller == "memory").then_some(path)
+        controllers.split(',').any(|name| name == controller).then_some(path)
     })?;
-    let (names, group) = match (version_1, version_2) {
-        (Some(group), _) => (V1, group),
-        (None, Some(group)) => (V2, group),
-        (None, None) => return Ok(None),
-    };
-    match core::str::from_utf8(group.as_bytes()) {
-        Ok(path) => lowest(&names, names.root, path),
-        Err(_) => Ok(None),
-    }
+    let version_1 = version_1.map(|path| (true, path));
+    Ok(version_1.or(version_2.map(|path| (false, path))))
 }
 
 /// Walks from the control group at `path` up to the root. A container may see the path that its
@@ -117,6 +157,7 @@ fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>
     }
 }
 
+#[inline(never)]
 fn join(root: &str, group: &str, name: &str) -> Path {
     let mut path = Path::default();
     let _ = write!(path, "{root}{group}/{name}\0");
@@ -143,7 +184,16 @@ fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Opt
 }
 
 fn number(path: &Path) -> OsResult<Option<u64>> {
-    find_in(path, |line| line.trim_ascii().parse().ok())
+    Ok(numbers(path)?.map(|(first, _)| first))
+}
+
+/// The one or two numbers in a file; the second one is 0 where there is one.
+#[inline(never)]
+fn numbers(path: &Path) -> OsResult<Option<(u64, u64)>> {
+    find_in(path, |line| {
+        let mut words = line.trim_ascii().split(' ').map(|word| word.parse().ok());
+        Some((words.next()??, words.next().flatten().unwrap_or(0)))
+    })
 }
 
 fn processes(path: &Path) -> OsResult<u32> {
@@ -258,6 +308,59 @@ mod tests {
         assert_eq!(processes(), Ok(3));
         groups.write("a/cgroup.procs", "1\n2\n31\n4\n5\n6\n");
         assert_eq!(processes(), Ok(MemoryLimit::MOST_COUNTED));
+    }
+
+    #[test]
+    fn the_lowest_quota_of_all_ancestors_applies() {
+        let groups = Groups::new("quota");
+        let quota = |is_v1| lowest_quota(is_v1, groups.0.to_str().unwrap(), "/a/b");
+        assert_eq!((quota(false), quota(true)), (Ok(None), Ok(None)));
+        groups.write("a/b/cpu.max", "max 100000\n");
+        assert_eq!(quota(false), Ok(None));
+        groups.write("a/cpu.max", "150000 100000\n");
+        assert_eq!(quota(false), Ok(Some(2)), "rounded up");
+        groups.write("a/b/cpu.max", "50000 100000\n").write("cpu.max", "400000 100000\n");
+        assert_eq!(quota(false), Ok(Some(1)));
+        for wrong in ["", "0 0\n", "many of them\n", "18446744073709551616 1\n"] {
+            groups.write("a/b/cpu.max", wrong);
+            assert!(matches!(quota(false), Ok(Some(1 | 2))), "{wrong}");
+        }
+        groups.write("a/cpu.cfs_quota_us", "-1\n").write("a/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota(true), Ok(None));
+        groups.write("a/cpu.cfs_quota_us", "300000\n");
+        assert_eq!(quota(true), Ok(Some(3)));
+    }
+
+    /// A process in a real group, if this machine lets us make one.
+    #[test]
+    fn a_group_gets_the_quota_that_it_was_given() {
+        let (is_v1, group) = own_group("cpu").unwrap().expect("/proc is there");
+        let path = str::from_utf8(group.as_bytes()).unwrap().trim_start_matches('/');
+        let root = Path::new(if is_v1 { CPU_ROOT_V1 } else { ROOT_V2 });
+        let folder = root.join(path).join(format!("quarry-quota-{}", std::process::id()));
+        let quota =
+            if is_v1 { ("cpu.cfs_quota_us", "150000") } else { ("cpu.max", "150000 100000") };
+        let made = fs::create_dir(&folder)
+            .and_then(|()| fs::write(folder.join(quota.0), quota.1))
+            .map(|()| folder.join("cgroup.procs"));
+        let Ok(processes) = made else {
+            let _ = fs::remove_dir(&folder);
+            return println!("skipped: no group with a quota of CPU time can be made");
+        };
+        let test = "cgroup::tests::in_a_group_with_a_quota";
+        let status = std::process::Command::new("sh")
+            .args(["-c", "echo $$ > $0 && exec $1 --exact $2 --ignored"])
+            .args([processes.as_os_str(), std::env::current_exe().unwrap().as_os_str()])
+            .arg(test)
+            .status();
+        fs::remove_dir(&folder).expect("no process is left in the group");
+        assert!(status.unwrap().success());
+    }
+
+    #[test]
+    #[ignore = "run by the test above, in a group"]
+    fn in_a_group_with_a_quota() {
+        assert_eq!(cpu_quota(), Ok(Some(2)));
     }
 
     #[test]

@@ -179,7 +179,7 @@ options! {
     name: "THP", accepted: "0 or 1",
     meaning: "ask for huge pages where slabs will fill them (1)";
     name: "CGROUP", accepted: "0 or 1",
-    meaning: "whether the memory limit of the control group is the heap's as well (1)";
+    meaning: "whether the limits of the control group are the heap's as well (1)";
     name: "RESERVE", accepted: "bytes from 64M on, such as 1T",
     meaning: "addresses that the heap may use";
     name: "SLAB", accepted: "sheaf, or the NAME of a libquarry-NAME.so",

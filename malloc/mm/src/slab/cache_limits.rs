@@ -28,7 +28,7 @@ const PRESSED_LEAST: usize = 2 << 20;
 const PRESSED_SHARE: usize = 32;
 /// Maximum room of the arrays of one slot. The narrow arrays of all classes of `malloc` take 12
 /// MiB. With a bound of 8 MiB, a program that uses all classes at random was a fifth slower.
-const SLOT_MOST: usize = 16 << 20;
+pub(super) const SLOT_MOST: usize = 16 << 20;
 /// Room that the arrays of a slot may always have, even if other slots use up the common bound.
 const SLOT_LEAST: usize = 256 << 10;
 /// Room that slots in use may have on average, if all of it is no more than the bytes in use
@@ -53,6 +53,8 @@ pub struct CacheLimits {
     loose: AtomicUsize,
     turn: AtomicUsize,
     crowded: AtomicU32,
+    /// As many CPUs may park objects; 0 for all.
+    cpus: AtomicU32,
 }
 
 impl CacheLimits {
@@ -65,6 +67,24 @@ impl CacheLimits {
             loose: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
             crowded: AtomicU32::new(0),
+            cpus: AtomicU32::new(0),
+        }
+    }
+
+    /// From now on all CPUs together park at most what `cpus` CPUs would: those of a process whose
+    /// quota of CPU time is far below them. `None` is no bound.
+    pub fn bound_cpus(&self, cpus: Option<u32>) {
+        let cpus = cpus.map_or(0, |cpus| cpus.max(1));
+        if self.cpus.load(Relaxed) != cpus {
+            self.cpus.store(cpus, Relaxed);
+        }
+    }
+
+    /// CPUs that use the heap, as far as the bound goes.
+    pub(super) fn cpus(&self, area: &SlotArea) -> usize {
+        match (area.awake_slots(), self.cpus.load(Relaxed) as usize) {
+            (awake, 0) => awake,
+            (awake, most) => awake.clamp(1, most),
         }
     }
 
@@ -103,12 +123,18 @@ impl CacheLimits {
     }
 
     /// Bounds of the room of arrays: all together may have as much as barns may hold, or more if
-    /// many CPUs use the heap.
+    /// many CPUs use the heap. Where fewer CPUs are to park than do, each gets a part of the share.
     #[inline(never)]
-    pub(super) fn rooms(zones: &Zones, area: &SlotArea) -> Limits {
-        let of_slots = (area.awake_slots() * SLOT_SHARE).min(share(zones, SLOTS_SHARE));
-        let all = Self::within_limit(zones, of_slots);
-        Limits { slot: SLOT_MOST, all, least: SLOT_LEAST, ..Limits::NONE }
+    pub(super) fn rooms(&self, zones: &Zones, area: &SlotArea) -> Limits {
+        let cpus = self.cpus(area);
+        let of_slots = cpus * SLOT_SHARE;
+        let all = Self::within_limit(zones, of_slots.min(share(zones, SLOTS_SHARE)));
+        if self.cpus.load(Relaxed) == 0 {
+            return Limits { slot: SLOT_MOST, all, least: SLOT_LEAST, ..Limits::NONE };
+        }
+        let awake = area.awake_slots().max(1);
+        let (slot, least) = (of_slots / awake, cpus * SLOT_LEAST / awake);
+        Limits { slot, all: all.min(of_slots), least, ..Limits::NONE }
     }
 
     /// Maximum number of bytes that barns may hold under pressure.
@@ -137,7 +163,7 @@ impl CacheLimits {
     /// Notes that an array of `slot` was refused room. The next reclaim may then take room from
     /// another slot.
     pub(super) fn note_refused(&self, zones: &Zones, area: &SlotArea, slot: SlotIndex) {
-        let is_full = area.all_room() + SLOT_LEAST > Self::rooms(zones, area).all;
+        let is_full = area.all_room() + SLOT_LEAST > self.rooms(zones, area).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
         if is_full && is_poor && self.crowded.load(Relaxed) == 0 {
             self.crowded.store(1, Relaxed);

@@ -12,7 +12,7 @@ use super::barns::home;
 use super::bitmap_slabs::{BitmapSlabs, SlabsView};
 use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, SlabLayout};
-use super::cache_limits::CacheLimits;
+use super::cache_limits::SLOT_MOST;
 use super::context::{CacheIn, PIECE, SlabContext};
 use super::misuse::not_in_use;
 use super::params::CacheParams;
@@ -121,7 +121,7 @@ impl<P: Arrays> SheafView<'_, P> {
     pub fn note_miss(&self, slot: SlotIndex, full: bool, may_widen: bool) -> Miss {
         let (context, own, place) = (self.context, self.own, (slot, self.array()));
         let mut means = Means {
-            limits: &|| CacheLimits::rooms(context.zones, context.percpu.area()),
+            limits: &|| context.limits.rooms(context.zones, context.percpu.area()),
             may_widen: &|objects| may_widen && self.has_width_left(slot, objects),
             take: &mut |array, objects| self.policy.take_back(context, array, objects),
         };
@@ -349,7 +349,7 @@ impl Sheaf {
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
         // If room is short, the slot with the most room gives it up, for slots that started later.
-        let is_too_much = area.all_room() > CacheLimits::rooms(context.zones, area).all;
+        let is_too_much = area.all_room() > context.limits.rooms(context.zones, area).all;
         let is_short = context.limits.was_crowded() || is_too_much;
         let largest = || area.awake().max_by_key(|slot| area.slot_room(*slot));
         let largest = if is_short { largest() } else { None };
@@ -373,7 +373,7 @@ impl Sheaf {
         for cache in context.each_cache() {
             if !(idle.caches)(cache.id()) {
                 let view = self.at(cache);
-                view.own.slabs.groups.join(context.percpu.area().awake_slots());
+                view.own.slabs.groups.join(context.limits.cpus(context.percpu.area()));
                 shrunk += u32::from(view.trim_barns());
             } else if self.stats(cache).has_spare() {
                 self.at(cache).empty();
@@ -392,7 +392,7 @@ impl Sheaf {
         others: usize,
     ) -> Result<(), Broken> {
         let area = context.percpu.area();
-        area.validate_room(CacheLimits::rooms(context.zones, area).slot)?;
+        area.validate_room(SLOT_MOST)?;
         let (mut barns, mut empty) = (others, 0);
         for cache in context.each_cache() {
             let view = self.at(cache);
@@ -535,7 +535,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let view = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
-            let limits = CacheLimits::rooms(context.zones, percpu.area());
+            let limits = context.limits.rooms(context.zones, percpu.area());
             percpu.make_room(array, &limits, &mut |array, objects| {
                 self.take_back(context, array, objects);
             });

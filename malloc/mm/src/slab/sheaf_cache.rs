@@ -171,7 +171,7 @@ impl<P: Arrays> SheafView<'_, P> {
     #[cold]
     #[inline(never)]
     fn split(&self) {
-        self.split_for(self.context.percpu.area().awake_slots());
+        self.split_for(self.context.limits.cpus(self.context.percpu.area()));
     }
 
     /// Makes twice as many groups, if `cpus` CPUs are enough for them.

@@ -85,8 +85,8 @@ impl LockKinds {
     }
 }
 
-/// Prints one line per name: the number of locks, acquisitions, contentions, waiting time, mean hold
-/// time (sampled).
+/// Prints one line per name: locks, acquisitions, contentions, waiting time, mean hold time
+/// (sampled).
 pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,

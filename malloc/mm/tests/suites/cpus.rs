@@ -70,6 +70,55 @@ fn the_arrays_of_many_cpus_are_bounded() {
     bed.assert_empty(&[]);
 }
 
+/// Lets some CPUs do the work of all in turn, and returns the bytes parked.
+fn parked_by(bed: &SheafBed, cpus: u32) -> usize {
+    for turn in 0..CPUS {
+        on_cpu(turn % cpus);
+        fill_all(bed);
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.stack.stats().memory.parked
+}
+
+/// Threads with the time of two CPUs move over all 64, and park no more than four CPUs do.
+#[test]
+fn a_quota_bounds_what_many_cpus_park() {
+    let (few, many) = (bed(), bed());
+    // A barn announces its bytes to within 64 KiB.
+    let most = parked_by(&few, 4) + (classes::COUNT << 16);
+    many.stack.limits.bound_cpus(Some(4));
+    let parked = parked_by(&many, CPUS);
+    let room = |bed: &SheafBed| bed.stack.percpu().area().all_room();
+    assert!(room(&many) <= room(&few), "{} bytes of room, not {}", room(&many), room(&few));
+    assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
+    few.assert_empty(&[]);
+    many.assert_empty(&[]);
+}
+
+/// A quota that comes later takes room from the CPUs; without a quota they get it again.
+#[test]
+fn a_quota_may_come_and_go() {
+    let bed = bed();
+    let room = || bed.stack.percpu().area().all_room();
+    let _ = parked_by(&bed, 16);
+    assert!(room() > ALL * 3 / 4, "what may be kept is kept: {}", room());
+    bed.stack.limits.bound_cpus(Some(4));
+    let mut state = ReclaimState::new();
+    while room() > ALL / 2 + 4 * CPU_LEAST {
+        let before = room();
+        bed.stack.look(&mut state, 0, 0);
+        for cpu in 0..16 {
+            on_cpu(cpu);
+            fill(&bed.stack, 1, 40);
+        }
+        assert!(room() < before, "{before} bytes stay");
+    }
+    bed.stack.limits.bound_cpus(None);
+    let _ = parked_by(&bed, 16);
+    assert!(room() > ALL / 2 + 4 * CPU_LEAST, "{} bytes", room());
+    bed.assert_empty(&[]);
+}
+
 #[test]
 fn the_arrays_of_one_cpu_are_bounded() {
     let bed = bed();
