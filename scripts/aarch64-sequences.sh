@@ -83,7 +83,7 @@ for number in "${!lengths[@]}"; do
     [ $((jump >> 26)) = 5 ] || fail "$where: its abort handler does not jump"
     # The first `b` of the code that follows starts the sequence again.
     again=$((abort + ((((jump & 0x3ffffff) ^ 0x2000000) - 0x2000000) << 2)))
-    restart=$(disassemble "$again" "$((again + 40))" | awk '$1 == "b" { print $2; exit }')
+    restart=$(disassemble "$again" "$((again + 60))" | awk '$1 == "b" { print $2; exit }')
     [ -n "$restart" ] || fail "$where: its abort handler never starts it again"
     restart=$((16#$restart))
     [ "$restart" -lt "$start" ] || fail "$where: its abort does not arm it again"

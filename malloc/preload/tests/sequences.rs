@@ -60,7 +60,7 @@ impl Library {
         let next = |it: &Instruction| Some(self.instruction_at(it.next_ip()));
         let mut all = std::iter::successors(Some(self.instruction_at(address)), next);
         let is_branch = |it: &Instruction| it.flow_control() == FlowControl::ConditionalBranch;
-        all.by_ref().take(3).find(is_branch).expect("an abort handler starts its sequence again")
+        all.by_ref().take(6).find(is_branch).expect("an abort handler starts its sequence again")
     }
 
     fn instructions(&self, range: Range<u64>) -> Vec<Instruction> {

@@ -22,7 +22,8 @@ pub use quarry_sys::errno::OsError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Quarry is switched off by `QUARRY_DISABLE=1`, and the C library serves requests.
+    /// Quarry is switched off by `QUARRY_DISABLE=1`, or was opened too late to have thread-local
+    /// storage (docs/engine-authors.md), and the C library serves requests.
     Disabled,
     /// The system refuses memory.
     NoMemory,
@@ -179,7 +180,9 @@ impl fmt::Display for Error {
             Self::Busy { index } => {
                 return write!(out, "page {index} is cached already, or another task uses it");
             }
-            Self::Disabled => "QUARRY_DISABLE=1: the C library serves",
+            Self::Disabled => {
+                "QUARRY_DISABLE=1, or an object opened too late: the C library serves"
+            }
             Self::NoMemory => "the system refuses memory",
             Self::Full => "the limit is reached, and all cached pages are in use or dirty",
             Self::Switching => "another thread starts or stops the heap profile",

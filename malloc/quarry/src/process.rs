@@ -42,7 +42,7 @@ static BUILDER: AtomicUsize = AtomicUsize::new(0);
 pub enum Mode {
     /// The instance serves.
     Ready,
-    /// The C library serves, because of `QUARRY_DISABLE=1`.
+    /// The C library serves, because of `QUARRY_DISABLE=1`, or without [`percpu::has_place`].
     Disabled,
     /// The operating system refused the first window, or the caller runs during the construction of
     /// the instance itself; a later call may succeed.
@@ -101,6 +101,9 @@ fn make_ready() -> Mode {
                 BUILDER.store(task::current(), Ordering::Relaxed);
                 // First, because this decides which system calls own_stack::run may make.
                 confine_if_asked();
+                if !percpu::has_place() {
+                    return without_place();
+                }
                 return own_stack::run(build);
             }
             Err(READY) => return Mode::Ready,
@@ -163,6 +166,18 @@ fn bring_in_stack() {
         // If the OS refuses, page faults bring the pages in later.
         let _ = Linux.populate(first, (within + WRITTEN).next_multiple_of(page));
     }
+}
+
+/// [`Mode::Disabled`] from now on: a thread's slot cannot be found.
+#[cold]
+#[inline(never)]
+fn without_place() -> Mode {
+    warn(format_args!(
+        "the loader has no thread-local storage left for an object that is opened so late: the C \
+         library's malloc serves it"
+    ));
+    STATE.store(DISABLED, Ordering::Release);
+    Mode::Disabled
 }
 
 #[cold]

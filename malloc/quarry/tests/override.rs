@@ -128,32 +128,88 @@ fn no_other_heap_in_what_is_bound_deep() {
     assert_eq!(run(Command::new(&program).arg(&plugin)), "one heap\n");
 }
 
+/// Opens the plugin after all other objects, in the thread that its first argument names, and lets
+/// it work in three threads, one of them older than the plugin, before it is closed and after it is
+/// opened again, and in a child.
 const OPENER: &str = r#"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef unsigned long work(unsigned long);
+static const char *path;
+static void *plugin;
+static unsigned long calls;
+static pthread_barrier_t is_open, has_worked;
+static void *open_plugin(void *unused)
+{
+    plugin = dlopen(path, RTLD_NOW);
+    if (plugin == NULL)
+        puts(dlerror());
+    return unused;
+}
+static void *use(void *unused)
+{
+    calls = ((work *)dlsym(plugin, "plugin_work"))(20000);
+    return unused;
+}
+static void *wait_and_use(void *unused)
+{
+    pthread_barrier_wait(&is_open);
+    use(NULL);
+    pthread_barrier_wait(&has_worked);
+    return unused;
+}
+static void in_a_thread(void *(*what)(void *))
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, what, NULL);
+    pthread_join(thread, NULL);
+}
 int main(int argc, char **argv)
 {
+    pthread_t older;
+    pthread_barrier_init(&is_open, NULL, 2);
+    pthread_barrier_init(&has_worked, NULL, 2);
+    pthread_create(&older, NULL, wait_and_use, NULL);
     int blocked = 0;
-    for (int i = 2; i < argc; i++)
+    for (int i = 3; i < argc; i++)
         blocked += dlopen(argv[i], RTLD_NOW) == NULL;
-    void *plugin = dlopen(argv[1], RTLD_NOW);
+    path = argv[2];
+    strcmp(argv[1], "thread") == 0 ? in_a_thread(open_plugin) : (void)open_plugin(NULL);
     if (plugin == NULL)
-        return puts(dlerror()), 1;
-    typedef unsigned long work(unsigned long);
-    printf("%d %lu\n", blocked, ((work *)dlsym(plugin, "plugin_work"))(60000));
+        return 1;
+    pthread_barrier_wait(&is_open);
+    pthread_barrier_wait(&has_worked);
+    use(NULL);
+    in_a_thread(use);
+    dlclose(plugin);
+    open_plugin(NULL);
+    use(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        use(NULL);
+        _exit(calls != 5);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    printf("%d %lu %d\n", blocked, calls, status);
+    pthread_join(older, NULL);
     return 0;
 }
 "#;
 
-/// Sixty objects with thread-local storage at a fixed offset, of which the loader has 1.6 KiB left
-/// for all that a program opens (glibc 2.36); Quarry takes 32 bytes of it.
+/// Sixty objects with thread-local storage at a fixed offset: more than glibc's loader has left for
+/// what a program opens (1.6 KiB in glibc 2.36).
 fn greedy(folder: &Path) -> Vec<PathBuf> {
     let source = folder.join("greedy.c");
-    let text = "__thread long own[2] __attribute__((tls_model(\"initial-exec\")));\n\
+    let text = "__thread long own[8] __attribute__((tls_model(\"initial-exec\")));\n\
                 char *get(void) { return own; }\n";
     fs::write(&source, text).expect("the folder is writable");
     let first = folder.join("greedy-0.so");
-    run(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&first).arg(&source));
+    run(Command::new("cc").args(["-w", "-shared", "-fPIC", "-o"]).arg(&first).arg(&source));
     let copy = |number| {
         let object = folder.join(format!("greedy-{number}.so"));
         fs::copy(&first, &object).expect("the folder is writable");
@@ -162,21 +218,32 @@ fn greedy(folder: &Path) -> Vec<PathBuf> {
     std::iter::once(first.clone()).chain((1..60).map(copy)).collect()
 }
 
-/// Not "cannot allocate memory in static TLS block".
+/// Not "cannot allocate memory in static TLS block". Without glibc's registration Quarry needs such
+/// memory for its own: then the C library's `malloc` serves, as one line reports.
 #[test]
 fn opened_after_many_others() {
     let folder = scratch("opened");
     let source = folder.join("opener.c");
     fs::write(&source, OPENER).expect("the folder is writable");
     let opener = folder.join("opener");
-    run(Command::new("cc").arg("-o").arg(&opener).arg(&source).arg("-ldl"));
+    run(Command::new("cc").arg("-o").arg(&opener).arg(&source).args(["-ldl", "-lpthread"]));
     let greedy = greedy(&folder);
     for features in ["std", "override"] {
         let plugin = plugin(&folder, features);
-        let text = run(Command::new(&opener).arg(plugin).args(&greedy));
-        let answer = text.lines().next().and_then(|line| line.split_once(' '));
-        let (blocked, calls) = answer.unwrap_or_else(|| panic!("{text}"));
-        assert!(blocked == "0" && calls == "1", "{features}: {text}");
+        for (thread, tunables) in [("main", ""), ("thread", ""), ("main", "glibc.pthread.rseq=0")] {
+            let is_served = tunables.is_empty();
+            let mut opener = Command::new(&opener);
+            opener.arg(thread).arg(&plugin).args(&greedy).env("GLIBC_TUNABLES", tunables);
+            opener.env("TEST_SERVED", u8::from(is_served).to_string());
+            let text = run(&mut opener);
+            let line = text.lines().next().unwrap_or_default();
+            let [blocked, calls, status] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{text}")
+            };
+            assert_ne!(blocked, "0", "the loader has space left: {text}");
+            assert!(calls == "4" && status == "0", "{features}, {thread}, {tunables}: {text}");
+            assert_ne!(text.contains("C library's malloc serves"), is_served, "{text}");
+        }
     }
 }
 
@@ -195,5 +262,5 @@ fn a_python_extension_after_many_others() {
     );
     let mut python = Command::new("python3");
     let text = run(python.args(["-c", &script]).env("PYTHONPATH", &folder));
-    assert_eq!(text, "0 quarry_inside\n");
+    assert!(text.ends_with(" quarry_inside\n") && !text.starts_with("0 "), "{text}");
 }

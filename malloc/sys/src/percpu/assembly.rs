@@ -14,13 +14,13 @@
 //!    [cell] = new header            ; the committing store
 //! 5:                                ; past the end: it has happened
 //! 88: jmp 89                        ; abort handler, after the signature that is registered
-//! 89: patience = patience - 1
-//!    if patience >= 0: start again at 2
+//! 89: count the abort
+//!    if the thread has patience: start again at 2
 //!    leave
 //! ```
 //!
 //! A thread that a debugger steps is interrupted in each sequence. So each thread has a number of
-//! aborts, its *patience* (see `own_area`), after which sequences leave as if they refused: the
+//! aborts, its *patience* (see `patience`), after which sequences leave as if they refused: the
 //! slow path serves the request.
 //!
 //! A walk (`WordTree`) commits nothing: it only loads, and an interrupted thread walks again.
@@ -199,7 +199,12 @@ macro_rules! enter_sequence {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! end_sequence {
-    (slot: $slot:expr, leave: $leave:expr, out_of_line: $out_of_line:expr) => {
+    (slot: $slot:tt, leave: $leave:expr, out_of_line: $out_of_line:expr) => {
+        $crate::end_sequence!(@text
+            $crate::register!(64 $slot), $crate::register!(32 $slot), $leave, $out_of_line
+        )
+    };
+    (@text $slot:expr, $slot32:expr, $leave:expr, $out_of_line:expr) => {
         concat!(
             "5:\n",
             ".pushsection __rseq_cs, \"aw\"\n",
@@ -209,12 +214,18 @@ macro_rules! end_sequence {
             ".popsection\n",
             // Only what the kernel reads, and what refusals execute, lies on pages in frequent use.
             ".pushsection .text.quarry_rseq_again, \"ax\"\n",
-            "89: mov ",
+            "89: imul ",
+            $slot32,
+            ", dword ptr fs:[0], -0x61c8864f\n",
+            "shr ",
+            $slot32,
+            ", 24\n",
+            "add ",
             $slot,
-            ", qword ptr [rip + quarry_rseq@GOTTPOFF]\n",
-            "dec dword ptr fs:[",
+            ", qword ptr [rip + quarry_aborts@GOTPCREL]\n",
+            "add byte ptr [",
             $slot,
-            " + 56]\n",
+            "], 4\n",
             "jns 2b\n",
             "jmp ",
             $leave,
@@ -260,7 +271,7 @@ macro_rules! pop_sequence {
                 $crate::register!(16 $top), $crate::register!(64 $object), $leave
             ),
             $crate::end_sequence!(
-                slot: $crate::register!(64 $slot), leave: $leave, out_of_line: $out_of_line
+                slot: $slot, leave: $leave, out_of_line: $out_of_line
             ),
         )
     };
@@ -305,7 +316,7 @@ macro_rules! push_sequence {
                 $crate::register!(64 $top), $crate::register!(32 $top), $leave, $duplicate
             ),
             $crate::end_sequence!(
-                slot: $crate::register!(64 $slot), leave: $leave, out_of_line: ""
+                slot: $slot, leave: $leave, out_of_line: ""
             ),
         )
     };

@@ -33,6 +33,7 @@
 //! * `stripes`, `locked`: a slot under its try-lock; slots that are only used under it
 //! * `sequences`, `sequenced`: traits for restartable sequences, and the backend above them
 //! * `own_area`: the registration of threads that the C library does not register
+//! * `patience`: how often sequences start again
 //! * `registration`: where the kernel keeps the rseq registration of the running thread
 //! * `assembly`, `x86_64`: the sequences of x86-64; `aarch64`: those of aarch64; `rseq`: the calls
 //! * `stepped`: the sequences of the model checker
@@ -45,6 +46,8 @@ mod locked;
 mod object;
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 mod own_area;
+#[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+mod patience;
 mod per_cpu;
 mod place;
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
@@ -95,6 +98,16 @@ pub type NativeSlots = LockedSlots<ThreadStripe>;
 pub fn ask() {
     #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
     registration::ask();
+}
+
+/// Returns whether slots can be used: false in a shared object that a program has opened, if glibc
+/// registers no threads and its thread-local storage is not at the same offset for all threads.
+#[must_use]
+pub fn has_place() -> bool {
+    #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
+    return registration::has_place();
+    #[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
+    true
 }
 
 /// Registers a thread that the C library does not know, where it runs in storage that another such

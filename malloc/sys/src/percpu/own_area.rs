@@ -1,10 +1,13 @@
-//! The `struct rseq` of a thread in this object's thread-local storage, for threads that the C
-//! library does not register; and the thread's patience beside it.
+//! The `struct rseq` of a thread that the C library does not register.
 //!
 //! musl registers no thread, nor does glibc before 2.35 or with `glibc.pthread.rseq=0`. There a
-//! thread registers its own area on its first slow path. Until then, and in a process that cannot
-//! have sequences, the area shows no CPU, so its sequences refuse without an extra branch: the fast
-//! path is the same for all.
+//! thread registers its own area, in this object's thread-local storage, on its first slow path.
+//! Until then, and in a process that cannot have sequences, the area shows no CPU, so its sequences
+//! refuse without an extra branch: the fast path is the same for all.
+//!
+//! Sequences find the area of each thread at one offset from the thread pointer. An object that a
+//! program opens by `dlopen` may have no storage at one offset: glibc's loader has little space for
+//! it, and musl's none. Then only what glibc registers will do.
 //!
 //! The kernel writes to the area of a running thread, and ends the process where it cannot. glibc
 //! frees a thread's storage only after the kernel has ended the thread. But a detached thread of
@@ -16,24 +19,18 @@
 //!
 //! Quarry writes no field of an area that the kernel knows but `rseq_cs`: Linux 6.19 ends a process
 //! that writes others.
-//!
-//! The *patience* is a number that each abort of a sequence decreases. A sequence that is aborted
-//! while it is 0 or less does not start again, but leaves. A sequence of a slow path that ends
-//! without an abort restores it, so only threads whose sequences are nearly always interrupted lose
-//! it: those that a debugger steps, or that a storm of signals hits.
 
 use crate::errno::OsResult;
 use crate::known::Known;
 use crate::own_stack;
-use crate::primitive::{AtomicU32, Ordering, task};
+use crate::primitive::{AtomicIsize, AtomicU32, Ordering, task};
 use crate::seccomp::may_have_new_filter;
 use crate::system_call::checked;
 use core::arch::{asm, global_asm};
 use core::ffi::c_void;
 
-// A thread-local of `thread_local!` in a shared object calls __tls_get_addr, which may allocate. So
-// this one is found by its offset from the thread pointer. The texts of sequences have the offsets
-// of rseq_cs (8) and of the patience (56). Aligned for kernels that want more than 32.
+// Found by its offset from the thread pointer. The texts of sequences have the offset of rseq_cs
+// (8). Aligned for kernels that want more than 32.
 global_asm!(
     ".pushsection .tdata.quarry_rseq, \"awT\", @progbits",
     ".balign 64",
@@ -41,13 +38,11 @@ global_asm!(
     ".globl quarry_rseq",
     "quarry_rseq:",
     ".long 0, {unregistered}",
-    ".quad 0",
-    ".zero {fields} - 16",
-    ".long {patience}, {fresh}",
+    ".zero {fields} - 8",
+    ".long {fresh}, 0",
     ".popsection",
     unregistered = const UNREGISTERED,
-    fields = const PATIENCE_AT,
-    patience = const PATIENCE,
+    fields = const AREA_BYTES,
     fresh = const FRESH,
 );
 
@@ -58,7 +53,7 @@ const UNREGISTERED: i32 = -1;
 /// Bytes of the first version of `struct rseq`, which every kernel accepts (same header).
 const FIRST_BYTES: usize = 32;
 /// Bytes of the area, and its alignment.
-const AREA_BYTES: usize = PATIENCE_AT as usize;
+const AREA_BYTES: usize = 56;
 const AREA_ALIGN: usize = 64;
 /// `RSEQ_FLAG_UNREGISTER` (same header).
 const UNREGISTER: i32 = 1;
@@ -70,15 +65,13 @@ pub(super) const SIGNATURE: u32 =
 const AT_RSEQ_FEATURE_SIZE: u64 = 27;
 const AT_RSEQ_ALIGN: u64 = 28;
 
-/// Aborts before sequences of a thread leave. Preemption aborts a sequence less than once in
-/// thousands of calls, so a thread that is not stepped hardly ever has as many in a row.
-pub(super) const PATIENCE: i32 = 32;
-/// Offset of the patience. The text of the abort handlers has it, too.
-pub(super) const PATIENCE_AT: isize = 56;
+/// Instead of an offset, which is a multiple of the alignment: threads have the area at different
+/// ones.
+pub(super) const NOWHERE: isize = 1;
 
 /// Offset of the word that tells where the thread stands: `FRESH -> REGISTERED -> OVER`, or
 /// `FRESH -> OVER` where the kernel refuses.
-const STAGE_AT: isize = PATIENCE_AT + 4;
+const STAGE_AT: isize = AREA_BYTES as isize;
 const FRESH: i32 = 0;
 const REGISTERED: i32 = 1;
 const OVER: i32 = 2;
@@ -98,25 +91,65 @@ pub(super) fn counts() -> (u32, u32) {
     (THREADS.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
-/// Returns the area's offset from the thread pointer.
+/// Returns the area's offset from the thread pointer, or [`NOWHERE`].
+#[inline(never)]
 pub(super) fn offset() -> isize {
-    let offset: isize;
-    // SAFETY: loads the initial-exec TLS offset of our own symbol from the GOT.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!("mov {}, qword ptr [rip + quarry_rseq@GOTTPOFF]", out(reg) offset,
-            options(nostack, preserves_flags, readonly, pure));
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(
-            "adrp {0}, :gottprel:quarry_rseq",
-            "ldr {0}, [{0}, :gottprel_lo12:quarry_rseq]",
-            out(reg) offset, options(nostack, preserves_flags, readonly, pure)
-        );
+    static OFFSET: AtomicIsize = AtomicIsize::new(0);
+    let mut offset = OFFSET.load(Ordering::Relaxed);
+    if offset == 0 {
+        offset = find().unwrap_or(NOWHERE);
+        OFFSET.store(offset, Ordering::Relaxed);
     }
     offset
+}
+
+/// Returns the offset of `quarry_rseq` from the thread pointer, if all threads have it there.
+///
+/// By its TLS descriptor, because the loader opens no object that asks for an offset when there is
+/// no more space at fixed ones. A descriptor is two words: a function and its argument, which is
+/// the offset where that is fixed, else an address (glibc and musl). In programs the linker loads
+/// the offset in place of the descriptor's address.
+#[cfg(target_arch = "x86_64")]
+fn find() -> Option<isize> {
+    let found: isize;
+    // SAFETY: loads the address of our own symbol's descriptor, or its offset.
+    unsafe {
+        asm!("lea {}, [rip + quarry_rseq@TLSDESC]", out(reg) found,
+            options(nostack, preserves_flags, nomem, pure));
+    }
+    let is_offset = |word: isize| word < 0; // storage lies below the thread pointer
+    if is_offset(found) {
+        return Some(found);
+    }
+    // SAFETY: the second word of the descriptor, which the loader has written.
+    let argument = unsafe { *core::ptr::with_exposed_provenance::<isize>(found as usize).add(1) };
+    is_offset(argument).then_some(argument)
+}
+
+/// As on x86-64, but neither of an offset and an address is negative. So this calls the
+/// descriptor's function, which returns the offset for the running thread.
+#[cfg(target_arch = "aarch64")]
+fn find() -> Option<isize> {
+    let (found, offset): (usize, isize);
+    // SAFETY: calls the loader's function for our own symbol, which may allocate by the loader's
+    // `malloc`; in programs the linker removes the call, and both results are the offset.
+    unsafe {
+        asm!(
+            "adrp x0, :tlsdesc:quarry_rseq",
+            "ldr x1, [x0, :tlsdesc_lo12:quarry_rseq]",
+            "add x0, x0, :tlsdesc_lo12:quarry_rseq",
+            "mov x2, x0",
+            ".tlsdesccall quarry_rseq",
+            "blr x1",
+            out("x2") found, out("x0") offset, clobber_abi("C")
+        );
+    }
+    if found == offset as usize {
+        return Some(offset);
+    }
+    // SAFETY: the second word of the descriptor, which the loader has written.
+    let argument = unsafe { *core::ptr::with_exposed_provenance::<isize>(found).add(1) };
+    (argument == offset).then_some(offset)
 }
 
 /// Loads a 32-bit field of the running thread's area, or of the one that the C library registers,
@@ -185,17 +218,18 @@ enum Answer {
 /// Returns whether threads register areas of their own from now on: false where it refuses.
 pub(super) fn begin() -> bool {
     static ANSWER: Known = Known::new();
-    ANSWER.is_true(|| {
-        // SAFETY: getauxval has no preconditions.
-        let align = unsafe { libc::getauxval(AT_RSEQ_ALIGN) as usize };
-        let is_prepared = prepare_end();
-        LENGTH.store(length_for(features(), align) as u32, Ordering::Relaxed);
-        let has_begun = is_prepared && register(false) != Answer::Refused;
-        if !has_begun {
-            LENGTH.store(0, Ordering::Relaxed);
-        }
-        has_begun
-    })
+    offset() != NOWHERE
+        && ANSWER.is_true(|| {
+            // SAFETY: getauxval has no preconditions.
+            let align = unsafe { libc::getauxval(AT_RSEQ_ALIGN) as usize };
+            let is_prepared = prepare_end();
+            LENGTH.store(length_for(features(), align) as u32, Ordering::Relaxed);
+            let has_begun = is_prepared && register(false) != Answer::Refused;
+            if !has_begun {
+                LENGTH.store(0, Ordering::Relaxed);
+            }
+            has_begun
+        })
 }
 
 /// Registers the running thread, if threads register areas of their own and it has not tried to

@@ -4,7 +4,8 @@
 //! threads register their own (`own_area`). Quarry writes only the field `rseq_cs` of either.
 
 use super::area::SlotArea;
-use super::own_area::{self, CPU_ID, PATIENCE, PATIENCE_AT, field};
+use super::own_area::{self, CPU_ID, NOWHERE, field};
+use super::patience;
 use super::sequenced::Sequenced;
 use super::sequences::Cpus;
 use crate::glibc::weak_address;
@@ -45,6 +46,12 @@ fn find() -> Registration {
 /// has sequences by it. Asks once, as [`has_barrier`] does.
 fn begin_own() -> bool {
     glibc_rseq_offset().is_none() && has_barrier() && own_area::begin()
+}
+
+/// See [`super::has_place`].
+#[inline(never)]
+pub(super) fn has_place() -> bool {
+    glibc_rseq_offset().is_some() && has_barrier() || own_area::offset() != NOWHERE
 }
 
 /// Makes the calls that a seccomp filter may forbid later.
@@ -184,15 +191,10 @@ unsafe impl Cpus for Rseq {
 
     #[inline]
     fn settle(&self, has_ended: bool) -> u64 {
-        let patience = field(own_area::offset() + PATIENCE_AT);
-        let restored = if has_ended { PATIENCE } else { patience.max(0) };
-        if patience != restored {
-            own_area::set(own_area::offset() + PATIENCE_AT, restored);
-        }
-        u64::from(patience.min(0).unsigned_abs())
+        patience::settle(has_ended)
     }
 
     fn is_impatient(&self) -> bool {
-        field(own_area::offset() + PATIENCE_AT) <= 0
+        patience::is_over()
     }
 }

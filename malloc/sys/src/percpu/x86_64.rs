@@ -53,7 +53,7 @@ macro_rules! enter {
 /// Ends a sequence that began by `enter!`.
 macro_rules! end {
     ($leave:literal, $out_of_line:expr) => {
-        $crate::end_sequence!(slot: "{t}", leave: $leave, out_of_line: $out_of_line)
+        $crate::end_sequence!(slot: [t], leave: $leave, out_of_line: $out_of_line)
     };
 }
 
@@ -254,7 +254,7 @@ macro_rules! sequence {
             "test {leaf:l}, {is_node}",
             "jnz 9b",
             $crate::end_sequence!(
-                slot: "{leaf}", leave: "6f",
+                slot: [leaf], leave: "6f",
                 out_of_line: "4: mov {leaf}, rcx\n test {index}, {index}\n jz 7f\n \
                               6: xor {leaf:e}, {leaf:e}\n jmp 7f\n"
             ),
