@@ -222,10 +222,17 @@ install uninstall: export ZSHDIR := $(ZSHDIR)
 install uninstall: export FISHDIR := $(FISHDIR)
 install uninstall: export DESTDIR := $(DESTDIR)
 
-.PHONY: deb
+# All that the packages hold, but for the lab.
+.PHONY: packaged
+packaged: build static sqlite
+
+.PHONY: deb deb-lab
 deb: ## Debian packages into target/deb, with their symbols in packages of their own
 	@scripts/setup.sh deb
 	@scripts/deb.sh
+deb-lab: ## as make deb, with the package quarry-lab, which takes most of the time to build
+	@scripts/setup.sh deb
+	@scripts/deb.sh --lab
 
 .PHONY: dist
 dist: ## a tar archive of what make install installs, the same byte for byte from any folder

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages of `make deb` into a clean Debian, uses them as their readers would,
-# removes them, and looks for what is left.
+# Installs the packages of `make deb-lab` into a clean Debian, uses them as their readers would,
+# removes them, and looks for what is left. Packs them once more as `make deb` does.
 #
 #   scripts/deb-test.sh
 #
@@ -17,7 +17,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 debs=$target/deb
 root=$target/deb-root
 triple=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
-ls "$debs"/quarry_*.deb > /dev/null 2>&1 || fail "no packages in $debs: run make deb first"
+ls "$debs"/quarry_*.deb > /dev/null 2>&1 || fail "no packages in $debs: run make deb-lab first"
 [[ $(id -u) == 0 ]] || fail "a clean Debian needs root (debootstrap, chroot)"
 
 # of PACKAGE: prints the name of its file.
@@ -27,10 +27,10 @@ say "lintian"
 lintian --fail-on error --tag-display-limit 0 "$debs"/*.deb
 
 say "files and their sizes"
-for package in libquarry0 libquarry-sqlite0 libquarry-dev quarry; do
+for package in libquarry0 libquarry-sqlite0 libquarry-dev quarry quarry-lab; do
     dpkg-deb --info "$(of "$package")" > /dev/null
 done
-for package in libquarry0 libquarry-sqlite0 quarry; do
+for package in libquarry0 libquarry-sqlite0 quarry quarry-lab; do
     dpkg-deb --contents "$(of "$package-dbgsym")" | has '\.debug$' \
         || fail "$package-dbgsym has no symbols"
 done
@@ -122,7 +122,11 @@ grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/srv/maps" \
     || fail "redis did not load the library of the package"
 ! grep -q 'quarry:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
 
-say "a prediction, by the program of the package"
+say "apt install ./quarry-lab_*.deb: a prediction, by the program of the package"
+! inside quarry lab predict 001 > /dev/null 2>&1 || fail "quarry has the lab inside"
+cp "$(of quarry-lab)" "$root/srv/debs"
+inside sh -c 'cd /srv/debs && apt-get -qq -o Dpkg::Use-Pty=0 install -y ./quarry-lab_*.deb' \
+    > "$target/deb-root.log" 2>&1 || { cat "$target/deb-root.log"; fail "apt refuses"; }
 inside quarry lab predict 001 | has 'vanilla, filled by another node' \
     || fail "quarry lab predict does not find its program"
 
@@ -141,11 +145,21 @@ XDG_DATA_DIRS=$root/usr/share PATH=$root/usr/bin:$PATH fish --no-config --comman
     | has '^run' || fail "fish completes nothing"
 
 say "apt purge"
-inside apt-get -qq -o Dpkg::Use-Pty=0 purge -y quarry libquarry-dev libquarry-sqlite0 libquarry0 \
+inside apt-get -qq -o Dpkg::Use-Pty=0 purge -y quarry-lab quarry libquarry-dev \
+    libquarry-sqlite0 libquarry0 \
     > "$target/deb-root.log" 2>&1 || { cat "$target/deb-root.log"; fail "apt does not purge"; }
 files > "$target/deb-after"
 diff "$target/deb-before" "$target/deb-after" || fail "the packages leave files, or take others'"
 umount "$root/proc"
 trap - EXIT
 rm -rf "$root" "$unpacked"
+
+say "the packages without the lab, whatever an earlier make has left"
+packed=$target/deb-names
+ls "$debs" | grep -v '^quarry-lab' > "$packed"
+mv "$debs" "$debs-lab"
+trap 'rm -rf "$debs" && mv "$debs-lab" "$debs"' EXIT
+QUARRY_IS_BUILT=yes scripts/deb.sh > "$target/deb-root.log" 2>&1 \
+    || { tail "$target/deb-root.log"; fail "make deb needs the lab"; }
+ls "$debs" | diff "$packed" - || fail "make deb packs these"
 say "the packages install, serve and leave nothing"

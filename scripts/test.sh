@@ -242,7 +242,7 @@ step_policies() {
 }
 
 step_install() {
-    make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
+    make --no-print-directory deb-lab && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
 step_lab_tests() {
