@@ -1,6 +1,7 @@
 //! From before main to after exit: threads, signals, libraries opened by `dlopen`, forks.
 
-use crate::support::{Run, plugin, program};
+use crate::support::{Run, library, plugin, program, scratch};
+use std::fs;
 
 #[test]
 fn before_main_and_after_it() {
@@ -57,6 +58,23 @@ fn smallest_stacks() {
 #[test]
 fn library_opened_and_closed() {
     Run::new(program("life_dlopen.c")).arg(plugin("life_plugin.c")).finish().success();
+}
+
+/// However late a program opens it, the library serves those who ask it. On musl it does not,
+/// because that loader gives no object that is opened a fixed place, and one line reports it.
+#[test]
+fn library_opened_late() {
+    let Some(library) = library() else { return };
+    let folder = scratch();
+    let greedy = (0..60).map(|number| {
+        let copy = folder.join(format!("greedy-{number}.so"));
+        fs::copy(plugin("life_greedy.c"), &copy).expect("the folder is writable");
+        copy
+    });
+    let run = Run::bare(program("life_late.c")).arg(library).args(greedy);
+    let outcome = run.finish().success();
+    let is_left = outcome.stderr.contains("the C library's malloc serves it");
+    assert!(outcome.stdout == "112\n112\n" || is_left, "{outcome}");
 }
 
 #[test]

@@ -23,7 +23,9 @@ impl Next {
         if !known.is_null() {
             return known;
         }
-        next_or_in(&self.address, self.name, &[])
+        // For musl's loader nothing comes after an object that was opened.
+        let musl: &[&CStr] = if cfg!(target_env = "musl") { &[c"libc.so"] } else { &[] };
+        next_or_in(&self.address, self.name, musl)
     }
 
     /// The symbol as a function; `None` if no later object defines it.
