@@ -133,6 +133,15 @@ static: ## libquarry.a: Quarry inside a program in C, C++ or Go
 	$(BUILD) build --release -p quarry-static
 	@scripts/archive.sh $(TARGET)/release/libquarry_static.a $(ARCHIVE)
 
+# The same for static programs on musl.
+MUSL := x86_64-unknown-linux-musl
+.PHONY: static-musl
+static-musl: ## libquarry-musl.a, for static programs on musl
+	@echo "==> building libquarry-musl.a"
+	$(BUILD) build --release -p quarry-static --target $(MUSL) --target-dir $(TARGET)/musl/static
+	@scripts/archive.sh $(TARGET)/musl/static/$(MUSL)/release/libquarry_static.a \
+		$(TARGET)/release/libquarry-musl.a
+
 .PHONY: lab
 lab: lab-command sqlite ## quarry lab, quarry simulate, quarry record, and what they start
 	@echo "==> building quarry-sqlite-load"

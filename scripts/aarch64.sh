@@ -105,7 +105,7 @@ qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$out/smoke" loc
 cargo build "${build[@]}" --release -p quarry-static
 CROSS_COMPILE=aarch64-linux-gnu- scripts/archive.sh \
     "$out/build/$target/release/libquarry_static.a" "$out/libquarry.a"
-aarch64-linux-gnu-gcc -O1 -static -pthread -o "$out/contained" scripts/aarch64-contained.c \
+aarch64-linux-gnu-gcc -O1 -static -pthread -o "$out/contained" scripts/contained.c \
     -Wl,--undefined=quarry_version,--fatal-warnings "$out/libquarry.a"
 qemu-aarch64 "$out/contained"
 if [ -z "$with_system" ]; then exit; fi

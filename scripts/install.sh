@@ -96,7 +96,7 @@ if [[ -n $remove || -e $TARGET/release/libquarry.a ]]; then
     put 644 "$TARGET/release/libquarry.a" "$LIBDIR/libquarry.a"
     put 644 <(pkg_config_static) "$LIBDIR/pkgconfig/quarry-static.pc"
 fi
-for object in libquarry-musl.so libquarry-full-musl.so; do
+for object in libquarry-musl.so libquarry-full-musl.so libquarry-musl.a; do
     put_built 644 "$TARGET/release/$object" "$LIBDIR/quarry/$object"
 done
 for slab in $SLABS; do

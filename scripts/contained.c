@@ -1,4 +1,4 @@
-/* A static program with libquarry.a inside, which aarch64.sh runs under qemu. */
+/* A static program with libquarry.a inside, for aarch64.sh and musl.sh. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,6 +18,6 @@ int main(void) {
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     /* Of another allocator it would be a little more than 100. */
     size_t usable = malloc_usable_size(malloc(100));
-    printf("aarch64: contained quarry %s, %zu of 100 bytes\n", quarry_version(), usable);
+    printf("contained: quarry %s, %zu of 100 bytes\n", quarry_version(), usable);
     return usable != 112;
 }

@@ -1,0 +1,29 @@
+// A static program in Go, whose code in C gets its memory from libquarry.a.
+package main
+
+// #include <stdlib.h>
+// size_t malloc_usable_size(void *);
+// void malloc_stats(void);
+import "C"
+import "os"
+
+func main() {
+	done := make(chan int)
+	for worker := 0; worker < 4; worker++ {
+		go func() {
+			for round := 0; round < 10000; round++ {
+				C.free(C.malloc(C.size_t(round + 1)))
+			}
+			done <- 1
+		}()
+	}
+	for worker := 0; worker < 4; worker++ {
+		<-done
+	}
+	// Go ends without the C library's exit, which would print them.
+	C.malloc_stats()
+	// Of another allocator it would be a little more than 100.
+	if C.malloc_usable_size(C.malloc(100)) != 112 {
+		os.Exit(1)
+	}
+}
