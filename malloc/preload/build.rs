@@ -13,6 +13,9 @@ pub(crate) fn link(folder: &str) {
     // Bind all symbols at load: the first call of a lazily bound symbol may happen inside the
     // allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
+    // Without the first, GNU ld puts the functions after .bss into the segment of the data, which
+    // is writable. LLD knows both, and the last one counts.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-z,separate-code");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,separate-loadable-segments");
     let name = if cfg!(feature = "full") { "libquarry-full.so.0" } else { "libquarry.so.0" };
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,{name}");

@@ -31,6 +31,14 @@ fn never_unloaded_and_bound_at_once() {
     }
 }
 
+/// No page is both written and executed: some systems refuse to map such a one.
+#[test]
+fn no_segment_is_writable_and_executable() {
+    let segments = readelf("--segments");
+    assert!(segments.contains(" R E "), "code is executable:\n{segments}");
+    assert!(!segments.contains(" RWE "), "code is writable:\n{segments}");
+}
+
 /// Needs little static thread-local storage: the loader has little space for that of libraries.
 #[test]
 fn thread_local_storage_of_at_most_64_bytes() {
