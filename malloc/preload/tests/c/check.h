@@ -26,9 +26,15 @@
 
 #define UNUSED __attribute__((unused))
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+/* Bytes of a frame; the system's page may be larger. */
 #define PAGE ((size_t)4096)
 #define KIB ((size_t)1024)
 #define MIB ((size_t)1024 * 1024)
+
+static UNUSED size_t system_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
 
 /* Demands `condition`; otherwise prints the condition with the formatted details and exits. */
 #define CHECK(condition, ...)                                              \
@@ -237,7 +243,7 @@ static UNUSED size_t resident_bytes(void)
     close(file);
     unsigned long total, resident;
     CHECK(sscanf(text, "%lu %lu", &total, &resident) == 2, "strange statm: %s", text);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
+    return resident * system_page();
 }
 
 #endif

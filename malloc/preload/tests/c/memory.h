@@ -203,19 +203,20 @@ static UNUSED size_t pages_under(const struct objects *objects)
         first = start < first ? start : first;
         last = start + objects->all[i].size > last ? start + objects->all[i].size : last;
     }
-    size_t span = last / PAGE - first / PAGE + 1, pages = 0;
+    const size_t bytes = system_page();
+    size_t span = last / bytes - first / bytes + 1, pages = 0;
     unsigned char *seen = mmap(NULL, span, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(seen != MAP_FAILED, "no room for %zu pages", span);
     for (size_t i = 0; i < objects->count; i++) {
         uintptr_t start = (uintptr_t)objects->all[i].start, end = start + objects->all[i].size;
-        for (uintptr_t page = start / PAGE; start != 0 && page <= (end - 1) / PAGE; page++) {
-            pages += !seen[page - first / PAGE];
-            seen[page - first / PAGE] = 1;
+        for (uintptr_t page = start / bytes; start != 0 && page <= (end - 1) / bytes; page++) {
+            pages += !seen[page - first / bytes];
+            seen[page - first / bytes] = 1;
         }
     }
     munmap(seen, span);
-    return pages * PAGE;
+    return pages * bytes;
 }
 
 /* A random size: each power of two from `smallest` on, below `largest`, gets as many objects. */

@@ -37,7 +37,7 @@ static void costs_at_most(const char *what, size_t before, size_t most)
 
 static size_t touched_bytes(size_t bytes)
 {
-    return bytes / STEP * PAGE + BESIDE;
+    return bytes / STEP * system_page() + BESIDE;
 }
 
 /* The table is 2.2 times as long as the block that was filled and freed before it. */

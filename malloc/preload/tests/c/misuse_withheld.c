@@ -14,13 +14,15 @@ int main(void) {
     memset(block, 1, BYTES);
     memset(behind, 1, 200000);
     // Programs that keep secrets do the same.
-    CHECK(madvise(block, 8 * PAGE, MADV_DONTDUMP) == 0, "the front is no mapping of its own");
-    char *many = mmap(NULL, 2UL * MOST_MAPPINGS * PAGE, PROT_NONE,
+    size_t page = system_page();
+    char *front = block + (-(uintptr_t)block & (page - 1));
+    CHECK(madvise(front, 8 * PAGE, MADV_DONTDUMP) == 0, "the front is no mapping of its own");
+    char *many = mmap(NULL, 2UL * MOST_MAPPINGS * page, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(many != MAP_FAILED, "no addresses");
     long made = 0;
     while (made < MOST_MAPPINGS
-           && mprotect(many + 2 * (size_t)made * PAGE, PAGE, PROT_READ) == 0)
+           && mprotect(many + 2 * (size_t)made * page, page, PROT_READ) == 0)
         made++;
     if (made == MOST_MAPPINGS) return 0;
     CHECK(errno == ENOMEM, "refused for another reason");
@@ -29,7 +31,7 @@ int main(void) {
         char *next = malloc(BYTES);
         if (next) memset(next, 2, BYTES);
     }
-    munmap(many, 2UL * MOST_MAPPINGS * PAGE);
+    munmap(many, 2UL * MOST_MAPPINGS * page);
     char *last = malloc(BYTES);
     CHECK(last, "no memory");
     memset(last, 3, BYTES);
