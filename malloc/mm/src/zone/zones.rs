@@ -7,8 +7,8 @@ use super::huge::{self, SEPARATED_FROM_FRAMES, asks_for_huge, fill_whole};
 use super::watermark::Marks;
 use super::zone::{Zone, ZoneRef};
 use crate::frame::{
-    Arena, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId, OsArray,
-    PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    Arena, FRAME_BYTES, Faults, FrameTable, Kind, KindSet, MAX_NODES, Memory, MigrateType, NodeId,
+    OsArray, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::locks::Visit;
@@ -60,16 +60,18 @@ impl Zones {
     pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
         let nodes = usize::from(config.nodes);
         assert!((1..=MAX_NODES).contains(&nodes), "nodes are 1..=8, not {nodes}");
+        // With larger pages a huge page has 32 or 512 MiB, and a pageblock would come in small.
+        let huge = config.huge && os.page_size() == FRAME_BYTES;
         let zones = Self {
             memory: Memory::reserve(os, config.reserve_bytes)?,
             budget: Budget::new(config.limit_frames),
             zones: OsArray::filled(os, nodes, |node| {
-                Zone::new(NodeId(node as u8), config.grow, config.huge)
+                Zone::new(NodeId(node as u8), config.grow, huge)
             })?,
             touched_whole: KindSet::default(),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             node_of_slot: config.node_of_slot,
-            huge: config.huge,
+            huge,
             populate: config.populate,
         };
         if config.initial_frames > 0 {

@@ -38,6 +38,22 @@ fn what_is_touched_whole_becomes_huge_and_what_is_not_does_not() {
     }
 }
 
+/// Huge pages then have 32 or 512 MiB: a pageblock is no whole one, and would come in small.
+#[test]
+fn no_pageblock_is_huge_where_the_pages_of_the_system_are_larger_than_frames() {
+    for page in [16 << 10, 64 << 10] {
+        let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(page)));
+        let zones = zones_on(os, &ZoneConfig { populate: true, ..LARGE });
+        assert_eq!(claim(os, &zones, 16, Unmovable), 0);
+        assert!(!zones.may_make_huge(), "no mapping becomes huge either");
+        let block = take(&zones, &ask(0, Movable)).expect("memory");
+        zones.fill_whole(PageblockIndex(block.pfn.pageblock().0).first());
+        assert_eq!(os.huge_bytes(), 0, "nor what the page cache fills");
+        zones.populate(Pfn(1), 1);
+        assert_eq!(os.populated_bytes(), page, "one page comes in, not a pageblock");
+    }
+}
+
 #[test]
 fn slabs_that_are_touched_in_parts_are_separate_in_large_zones() {
     let small = ZoneConfig { initial_frames: PAGEBLOCK_FRAMES, ..LARGE };
