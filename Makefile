@@ -306,6 +306,11 @@ musl: ## libquarry-musl.so, its tests, and static programs on the crate, into do
 	@scripts/setup.sh musl
 	@scripts/musl.sh
 
+.PHONY: aarch64
+aarch64: ## libquarry.so in emulated machines for aarch64, with pages of 4, 16 and 64 KiB
+	@scripts/setup.sh aarch64
+	@scripts/aarch64.sh --system
+
 # For scripts/musl.sh.
 .PHONY: smaller
 smaller:

@@ -3,12 +3,13 @@
 #
 #   scripts/aarch64.sh
 #       a C program under qemu-user, which knows no restartable sequences: the locked path
-#   scripts/aarch64.sh --system
-#       then Debian's kernel for arm64 in an emulated machine: the tests of quarry-sys (which
-#       interrupt each instruction of each sequence), and C programs on libquarry.so
+#   scripts/aarch64.sh --system [GUEST..]
+#       then kernels with pages of 4, 16 and 64 KiB in emulated machines (scripts/aarch64/guests.inc
+#       names them): the tests of quarry-sys (which interrupt each instruction of each sequence),
+#       quarry-mm and quarry-preload, redis and sqlite, and figures for docs/aarch64.md
 #
-# KERNEL=FILE boots another kernel. The emulated machine has two CPUs that run side by side, in the
-# memory order of the host: a sequence that lacks a barrier may pass here.
+# An emulated machine has two CPUs that run side by side, in the memory order of the host: a
+# sequence that lacks a barrier may pass here.
 #
 # rustup's own standard library for the target is used where it is available; otherwise (or with
 # QUARRY_DEBIAN_RUSTC=1) Debian's rustc-web and its arm64 standard library are unpacked into the
@@ -17,12 +18,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
-out="${CARGO_TARGET_DIR:-$PWD/target}/aarch64"
+out="$(realpath -m "${CARGO_TARGET_DIR:-target}")/aarch64"
 with_system=
 case "${1:-}" in
     "") ;;
-    --system) with_system=1 ;;
-    *) echo "usage: scripts/aarch64.sh [--system]" >&2; exit 2 ;;
+    --system) with_system=1; shift ;;
+    *) echo "usage: scripts/aarch64.sh [--system [GUEST..]]" >&2; exit 2 ;;
 esac
 mkdir -p "$out"
 
@@ -31,7 +32,10 @@ need() {
 }
 need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross"
 need qemu-aarch64 qemu-user
-if [ -n "$with_system" ]; then need qemu-system-aarch64 qemu-system-arm; fi
+if [ -n "$with_system" ]; then
+    need qemu-system-aarch64 qemu-system-arm
+    need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+fi
 
 state="$out/apt"
 apt=(-qq -o "Dir::State::lists=$state/lists" -o "APT::Architectures=amd64,arm64"
@@ -67,17 +71,6 @@ unpack_debian_toolchain() {
     export LD_LIBRARY_PATH="$root/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 
-# The kernel for clouds is the smallest one that has a console.
-unpack_debian_kernel() {
-    local root="$out/kernel" image
-    if ! compgen -G "$root/boot/vmlinuz-*" > /dev/null; then
-        update_debian
-        image=$(apt-cache "${apt[@]}" show linux-image-cloud-arm64:arm64 \
-            | sed -n 's/^Depends: \(linux-image[^ ,]*\).*/\1/p' | awk 'NR == 1')
-        unpack_debian "$root" "$image:arm64" busybox-static:arm64
-    fi
-}
-
 has_target() { [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; }
 if ! has_target && command -v rustup >/dev/null; then
     rustup --quiet target add "$target" 2>/dev/null || true
@@ -90,16 +83,20 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 build=(--quiet --target "$target" --target-dir "$out/build")
 cargo build "${build[@]}" --release -p quarry-preload
 if [ -n "$with_system" ]; then
-    cargo test "${build[@]}" -p quarry-sys --lib --test slots --no-run \
+    cargo build --quiet --target "$target" --target-dir "$out/full" --release \
+        -p quarry-preload --features full
+    cargo test "${build[@]}" -p quarry-sys -p quarry-preload --no-run \
         --message-format=json > "$out/tests.json"
+    cargo test "${build[@]}" -p quarry-mm --lib --no-run \
+        --message-format=json >> "$out/tests.json"
 fi
 library="$out/build/$target/release/libquarry.so"
 cp "${library%.so}_preload.so" "$library"
 unset LD_LIBRARY_PATH
-scripts/aarch64-sequences.sh "$library"
+scripts/aarch64/sequences.sh "$library"
 
 compile() { aarch64-linux-gnu-gcc -O1 -fno-builtin -pthread -o "$2" "$1"; }
-compile scripts/aarch64-smoke.c "$out/smoke"
+compile scripts/aarch64/smoke.c "$out/smoke"
 qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$out/smoke" locks
 # A static program, which contains it; without a loader the smoke test would not find it.
 cargo build "${build[@]}" --release -p quarry-static
@@ -109,32 +106,5 @@ aarch64-linux-gnu-gcc -O1 -static -pthread -o "$out/contained" scripts/contained
     -Wl,--undefined=quarry_version,--fatal-warnings "$out/libquarry.a"
 qemu-aarch64 "$out/contained"
 if [ -z "$with_system" ]; then exit; fi
-
-unpack_debian_kernel
-root="$out/root" busybox="$out/kernel/bin/busybox" kernel=${KERNEL:-}
-if [ -z "$kernel" ]; then
-    for kernel in "$out"/kernel/boot/vmlinuz-*; do break; done
-fi
-rm -rf "$root"
-mkdir -p "$root"/{bin,dev,lib,proc,sys,tests,tmp}
-cp "$busybox" "$root/bin"
-for name in ld-linux-aarch64.so.1 libc.so.6 libgcc_s.so.1 libm.so.6; do
-    cp -L "/usr/aarch64-linux-gnu/lib/$name" "$root/lib"
-done
-cp scripts/aarch64-init "$root/init"
-cp "$library" "$root/lib"
-cp "$out/smoke" "$root/bin"
-compile malloc/preload/tests/c/stress.c "$root/bin/stress"
-sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$out/tests.json" | while read -r test; do
-    name=$(basename "$test")
-    aarch64-linux-gnu-strip -o "$root/tests/${name%-*}" "$test"
-done
-(cd "$root" && find . | qemu-aarch64 "$busybox" cpio -o -H newc 2> /dev/null) \
-    | gzip -1 > "$out/image"
-
-# A processor with the atomic instructions of ARMv8.1: without these, atomics are loops that never
-# end while a test steps through them.
-timeout 540 qemu-system-aarch64 -machine virt -cpu neoverse-n1 -accel tcg,thread=multi -smp 2 \
-    -m 2G -nic none -nographic -no-reboot -kernel "$kernel" -initrd "$out/image" \
-    -append "console=ttyAMA0 quiet panic=-1" < /dev/null | sed -u 's/\r$//' | tee "$out/system.log"
-grep -qx "aarch64: all passed" "$out/system.log"
+. scripts/aarch64/guests.inc
+run_guests "$@"

@@ -3,7 +3,7 @@
 # root nor a network. The demo cannot do without the compiler's packages; if others cannot be
 # installed, this script names them, and the demo goes on.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,9 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | deb | slurm | one-heap | musl | test) purpose=$1 ;;
-    *) fail "usage: $0 build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|test" ;;
+    build | demo | peers | programs | foreign | deb) purpose=$1 ;;
+    slurm | one-heap | musl | aarch64 | test) purpose=$1 ;;
+    *) fail "usage: $0 build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|test" ;;
 esac
 
 # Servers lie in folders that are not in a user's PATH.
@@ -59,7 +60,7 @@ fi
 if [[ $purpose == demo ]]; then
     need_redis
 elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
-    $purpose != musl ]]; then
+    $purpose != musl && $purpose != aarch64 ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
@@ -166,10 +167,19 @@ if [[ $purpose == test ]]; then
     need 'has_php dom' php-xml
     need 'has_php mbstring' php-mbstring
     need 'has_php sqlite3' php-sqlite3
+fi
+if [[ $purpose == aarch64 || $purpose == test ]]; then
     need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user
     need 'has_command qemu-system-aarch64' qemu-system-arm
+fi
+if [[ $purpose == aarch64 ]]; then
+    need 'has_command aarch64-linux-gnu-g++' g++-aarch64-linux-gnu
+    need 'has_command flex' flex
+    need 'has_command bison' bison
+    need 'has_command bc' bc
+    need 'has_command make' make
 fi
 
 as_root() {

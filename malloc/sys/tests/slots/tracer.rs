@@ -354,7 +354,8 @@ fn run_traced(body: impl FnOnce()) -> ! {
     IS_TRACED.store(true, Ordering::Relaxed);
     // SAFETY: plain system calls; _exit runs no handlers of the parent's.
     unsafe {
-        libc::alarm(120);
+        // An emulated machine steps through a sequence for minutes.
+        libc::alarm(1200);
         let refused = libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0;
         assert!(!refused, "this machine lets no process be traced by its parent");
         libc::raise(libc::SIGSTOP);

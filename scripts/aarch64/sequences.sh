@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the restartable sequences in a library for aarch64, instruction by instruction.
 #
-#   scripts/aarch64-sequences.sh libquarry.so
+#   scripts/aarch64/sequences.sh libquarry.so
 #
 # Each sequence, as its descriptor tells the kernel, must end with its committing store: a plain
 # store as its last instruction, and no other one to the same address; or it stores nothing, as a
@@ -10,7 +10,7 @@
 # sequence, where the sequence is armed again.
 # `malloc/preload/tests/sequences.rs` reads the library for x86-64 in the same way.
 set -euo pipefail
-if [ $# != 1 ]; then echo "usage: scripts/aarch64-sequences.sh LIBRARY" >&2; exit 2; fi
+if [ $# != 1 ]; then echo "usage: scripts/aarch64/sequences.sh LIBRARY" >&2; exit 2; fi
 library=$1
 tools=aarch64-linux-gnu
 # struct rseq_cs of include/uapi/linux/rseq.h: version and flags, start, length, abort handler.
@@ -18,7 +18,7 @@ readonly DESCRIPTOR=32 START=8 LENGTH=16 ABORT=24
 # The least number of sequences that a library has; with fewer the section was not read right.
 readonly FEWEST=10
 
-fail() { echo "aarch64-sequences: $*" >&2; exit 1; }
+fail() { echo "aarch64: sequences: $*" >&2; exit 1; }
 
 read -r section offset size < <("$tools-readelf" -SW "$library" \
     | sed -n 's/^.* __rseq_cs  *PROGBITS  *\([0-9a-f]*\) \([0-9a-f]*\) \([0-9a-f]*\) .*/\1 \2 \3/p')
@@ -89,4 +89,4 @@ for number in "${!lengths[@]}"; do
     [ "$restart" -lt "$start" ] || fail "$where: its abort does not arm it again"
 done
 [ $((commits + walks)) -ge "$FEWEST" ] || fail "only $((commits + walks)) sequences"
-echo "aarch64-sequences: $commits commit by their last instruction, $walks only read"
+echo "aarch64: sequences: $commits commit by their last instruction, $walks only read"
