@@ -7,6 +7,7 @@
 //!   `misuse`, `environment`, `programs`, `sequences`, `shared_object`, `start` and `fast_path`
 //!   need Quarry and fail then.
 //! * `TEST_CC="COMPILER OPTION.."` compiles C programs; `scripts/musl.sh` names musl's.
+//! * `TEST_PATIENCE=N` lets programs run N times as long before they count as hanging.
 //! * `TEST_STEP=N` lets tests of single failures test only every N-th request or limit.
 //! * `QUARRY_WRITE_HEADER=1` lets the module `header` write `include/quarry.h` anew.
 //! * `QUARRY_SOAK_SECONDS=N` lets the stress test run for N seconds with new seeds.

@@ -14,12 +14,13 @@ static UNUSED void deadline_passed(int number)
     CHECK(0, "hangs: %s", deadline_step);
 }
 
-/* From now on `step` may take `seconds`, which only a hang exceeds. */
+/* From now on `step` may take `seconds` times TEST_PATIENCE, which only a hang exceeds. */
 static UNUSED void deadline(unsigned seconds, const char *step)
 {
+    const char *patience = getenv("TEST_PATIENCE");
     deadline_step = step;
     signal(SIGALRM, deadline_passed);
-    alarm(seconds);
+    alarm(seconds * (patience ? (unsigned)atoi(patience) : 1));
 }
 
 #endif

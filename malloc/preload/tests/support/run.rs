@@ -18,6 +18,11 @@ use super::{Group, Stats, full_library, library, testing_a_peer};
 /// Far longer than our programs run, so that only a hang reaches it.
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// How many times as long programs may run: `TEST_PATIENCE`, for emulated machines.
+fn patience() -> u32 {
+    std::env::var("TEST_PATIENCE").map_or(1, |times| times.parse().expect("a number"))
+}
+
 /// Variables of the environment that would change the program under test; they are removed.
 const CLEARED: [&str; 6] = [
     "LD_PRELOAD",
@@ -260,6 +265,7 @@ impl Running {
     /// Waits for the end; describes and kills a program that hangs.
     pub(crate) fn finish(self) -> Outcome {
         let Self { mut child, story, scratch, stats, limit } = self;
+        let limit = limit * patience();
         let pid = child.id();
         let (sender, receiver) = mpsc::channel();
         let waiter = std::thread::spawn(move || {
