@@ -163,6 +163,8 @@ static UNUSED struct objects room_for(size_t most)
     objects.all = mmap(NULL, most * sizeof(struct object), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(objects.all != MAP_FAILED, "no room for %zu objects", most);
+    /* Else its end may be in a huge page, which has 32 MiB where pages have 16 KiB. */
+    madvise(objects.all, most * sizeof(struct object), MADV_NOHUGEPAGE);
     return objects;
 }
 
