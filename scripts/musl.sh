@@ -138,7 +138,8 @@ if command -v go > /dev/null; then
     (cd "$out/go" && CC=musl-gcc CGO_ENABLED=1 CGO_LDFLAGS_ALLOW='.*' GOFLAGS=-mod=mod \
         CGO_LDFLAGS="$wanted $archive" GOCACHE=$out/go/cache \
         go build -o "$out/contained-go" -ldflags '-linkmode external -extldflags -static' .)
-    served 5 "$out/contained-go"
+    # Go starts as many threads as it finds necessary.
+    served 1 "$out/contained-go"
 else
     echo "skipped: musl: a static program in Go: go is not installed" >&2
 fi
