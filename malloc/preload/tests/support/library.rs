@@ -51,13 +51,14 @@ pub(crate) fn slab_policy(library: &Path) -> &str {
 }
 
 /// `libquarry.so`, `libquarry-full.so` and the shared objects of other slab policies: those that
-/// are beside the one under test.
+/// are beside the one under test, and for its C library.
 pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
     let folder = library().and_then(Path::parent).expect("the library is under test");
     let files = folder.read_dir().expect("its folder").map(|entry| entry.expect("a file").path());
     files.filter(|file| {
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let rest = name.strip_prefix("libquarry").and_then(|rest| rest.strip_suffix(".so"));
+        let rest = rest.filter(|rest| !rest.ends_with("-musl"));
         rest.is_some_and(|policy| policy.is_empty() || policy.starts_with('-'))
     })
 }
