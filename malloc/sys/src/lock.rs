@@ -55,44 +55,33 @@ add_fields!(LockStats: acquisitions, contentions, hold_samples, hold_ns, wait_ns
 const LOOK_EVERY: u64 = if cfg!(quarry_model) { 2 } else { 512 };
 const CONTENDED_SHARE: u64 = 32;
 
-/// The counts of a lock when it was last looked at, to learn how often tasks wait for it. Guarded
-/// by that lock.
+/// The counts of a lock when it was last looked at, to learn how often tasks wait for it.
 pub struct Contention {
-    acquisitions: u64,
-    contentions: u64,
+    acquisitions: AtomicU64,
+    contentions: AtomicU64,
 }
 
 impl Contention {
     /// A lock that was never taken.
     #[must_use]
     pub const fn new() -> Self {
-        Self { acquisitions: 0, contentions: 0 }
-    }
-
-    /// Returns whether so many acquisitions are enough to judge by.
-    #[inline]
-    #[must_use]
-    pub const fn is_due(acquisitions: u64) -> bool {
-        acquisitions >= LOOK_EVERY
-    }
-
-    /// Returns whether so many contentions are too many.
-    #[inline]
-    #[must_use]
-    pub const fn is_much(contentions: u64, acquisitions: u64) -> bool {
-        contentions * CONTENDED_SHARE >= acquisitions
+        Self { acquisitions: AtomicU64::new(0), contentions: AtomicU64::new(0) }
     }
 
     /// Returns whether the lock was contended, if it was taken often enough since the last look.
+    /// Tasks may look at the same time.
     #[inline]
-    pub fn is_high(&mut self, now: LockStats) -> bool {
-        let acquisitions = now.acquisitions - self.acquisitions;
-        if !Self::is_due(acquisitions) {
-            return false;
-        }
-        let contentions = now.contentions - self.contentions;
-        *self = Self { acquisitions: now.acquisitions, contentions: now.contentions };
-        Self::is_much(contentions, acquisitions)
+    pub fn is_high(&self, now: LockStats) -> bool {
+        unseen(|| {
+            let before = self.acquisitions.load(Ordering::Relaxed);
+            let acquisitions = now.acquisitions.saturating_sub(before);
+            if acquisitions < LOOK_EVERY {
+                return false;
+            }
+            self.acquisitions.store(now.acquisitions, Ordering::Relaxed);
+            let before = self.contentions.swap(now.contentions, Ordering::Relaxed);
+            now.contentions.saturating_sub(before) * CONTENDED_SHARE >= acquisitions
+        })
     }
 }
 

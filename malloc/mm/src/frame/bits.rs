@@ -83,6 +83,17 @@ impl FrameBits {
         Some((first, self.end_of_extent(first)))
     }
 
+    /// The first frame and the end of each extent, in order.
+    #[inline]
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let extent = self.next_extent(from)?;
+            from = extent.1;
+            Some(extent)
+        })
+    }
+
     /// The end of the extent that holds `frame`, or `frame` if no extent does.
     #[inline]
     #[must_use]

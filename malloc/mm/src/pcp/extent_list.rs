@@ -45,10 +45,6 @@ impl Leaving {
     pub(super) fn extents(&self) -> &[(Pfn, u32)] {
         &self.extents[..self.count]
     }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Pfn, u32)> + '_ {
-        self.extents[..self.count].iter().copied()
-    }
 }
 
 /// The way in which an extent was taken or put.

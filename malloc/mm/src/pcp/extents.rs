@@ -166,12 +166,13 @@ impl ListStore {
     }
 
     fn put_at_zone(&self, (slot, node): (SlotIndex, NodeId), leaving: &Leaving) -> bool {
-        let is_any = leaving.iter().next().is_some();
-        if is_any {
-            self.put_extents(node, leaving.extents());
-            self.pcp(slot, node).note_drain(leaving.iter().map(|(_, count)| count).sum());
+        let extents = leaving.extents();
+        if extents.is_empty() {
+            return false;
         }
-        is_any
+        self.put_extents(node, extents);
+        self.pcp(slot, node).note_drain(extents.iter().map(|(_, count)| count).sum());
+        true
     }
 
     pub(super) fn drain_extents_of(&self, slot: SlotIndex) {

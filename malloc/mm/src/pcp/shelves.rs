@@ -22,7 +22,7 @@ use quarry_sys::lock::{Contention, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
 /// Maximum number of shelves of a node.
 const MOST_SHELVES: u32 = 32;
@@ -56,8 +56,8 @@ pub(super) struct Shelves {
     each: u32,
     /// Shelves in use of each node: 0, or a power of two.
     count: AtomicU32,
-    /// Acquisitions of each zone's lock when it was last looked at, and contentions.
-    seen: [[AtomicU64; 2]; MAX_NODES],
+    /// The lock of each zone.
+    seen: [Contention; MAX_NODES],
 }
 
 impl Shelves {
@@ -66,7 +66,7 @@ impl Shelves {
         let each = if each > 0 { 1 << each.ilog2() } else { 0 };
         let count = (each * u32::from(nodes)) as usize;
         let all = if count > 0 { Some(OsArray::zeroed(os, count)?) } else { None };
-        let seen = [const { [const { AtomicU64::new(0) }; 2] }; MAX_NODES];
+        let seen = [const { Contention::new() }; MAX_NODES];
         Ok(Self { all, each, count: AtomicU32::new(0), seen })
     }
 
@@ -96,19 +96,9 @@ impl Shelves {
     /// Opens shelves if the lock of a zone was contended lately.
     #[inline]
     pub(super) fn look(&self, zones: &Zones, node: NodeId) {
-        if self.each == 0 {
-            return;
-        }
-        let now = zones.zone(node).lock_stats();
-        let [acquisitions, contentions] = &self.seen[usize::from(node.0)];
-        let before = acquisitions.load(Relaxed);
-        let taken = now.acquisitions.saturating_sub(before);
-        if Contention::is_due(taken) {
-            acquisitions.store(now.acquisitions, Relaxed);
-            let since = contentions.swap(now.contentions, Relaxed);
-            if Contention::is_much(now.contentions.saturating_sub(since), taken) {
-                self.open_more();
-            }
+        let seen = &self.seen[usize::from(node.0)];
+        if self.each > 0 && seen.is_high(zones.zone(node).lock_stats()) {
+            self.open_more();
         }
     }
 
@@ -342,9 +332,7 @@ impl Held<'_> {
     }
 
     fn keep_bits(&mut self, memory: &Memory, index: PageblockIndex, bits: FrameBits, zeroed: bool) {
-        let mut from = 0;
-        while let Some((first, end)) = bits.next_extent(from) {
-            from = end;
+        for (first, end) in bits.extents() {
             self.keep(memory, index.first().plus(first), end - first, zeroed);
         }
     }

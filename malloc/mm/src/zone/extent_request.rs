@@ -175,9 +175,7 @@ impl ZoneRef<'_> {
 impl Locked<'_> {
     /// Keeps free frames of one pageblock: see [`put_frames`](Self::put_frames).
     pub(super) fn put_bits(&mut self, index: PageblockIndex, bits: FrameBits, zeroed: bool) {
-        let mut from = 0;
-        while let Some((first, end)) = bits.next_extent(from) {
-            from = end;
+        for (first, end) in bits.extents() {
             self.put_frames(index.first().plus(first), end - first, zeroed);
         }
     }

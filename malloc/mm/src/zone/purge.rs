@@ -129,9 +129,8 @@ impl ZoneRef<'_> {
         }
         let dirty = locked.state.extents.isolate_dirty(self.memory, index);
         drop(locked);
-        let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
-        while let Some((first, end)) = dirty.next_extent(from) {
-            from = end;
+        let (mut clean, mut purged) = (FrameBits::NONE, Purged::default());
+        for (first, end) in dirty.extents() {
             let start = first.next_multiple_of(page_frames);
             let end = end / page_frames * page_frames;
             if end < start + least.max(1) {

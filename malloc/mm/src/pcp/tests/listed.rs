@@ -222,9 +222,11 @@ fn run(list: &ExtentList, oracle: &mut Oracle, step: &Step) {
             Some((first, count)) => oracle.lose(first, count),
             None => assert!(oracle.0.is_empty()),
         },
-        Step::Age => list.age().iter().for_each(|(first, count)| oracle.lose(first, count)),
+        Step::Age => {
+            list.age().extents().iter().for_each(|(first, count)| oracle.lose(*first, *count))
+        }
         Step::Drain => {
-            list.drain().iter().for_each(|(first, count)| oracle.lose(first, count));
+            list.drain().extents().iter().for_each(|(first, count)| oracle.lose(*first, *count));
             assert!(oracle.0.is_empty(), "nothing is left");
         }
     }
