@@ -165,13 +165,12 @@ pub(crate) fn is_raised() -> bool {
 /// Called now and then while memory goes back. From now on, growth by a step causes a look again;
 /// where others share the group's limit, looks now.
 pub(crate) fn look_again() {
+    if GROUP.load(Relaxed) != u32::MAX && SHARERS.load(Relaxed) > 1 {
+        return look(held());
+    }
+    look_after_step();
     if HEEDED.load(Relaxed) {
         look_at_quota();
-    }
-    if GROUP.load(Relaxed) != u32::MAX && SHARERS.load(Relaxed) > 1 {
-        look(held());
-    } else {
-        look_after_step();
     }
 }
 
