@@ -4,19 +4,21 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::transmute;
 
-/// The address of a symbol of the C library, or null.
+/// The address to which the loader has bound this object's own use of a symbol, which must be
+/// defined: the first definition in the program's search order. Costs a load, and takes no lock of
+/// the loader. Lines of assembler may come first.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
 #[doc(hidden)]
 #[macro_export]
-macro_rules! weak_address {
-    ($symbol:literal) => {{
-        let address: *const u8;
+macro_rules! bound_address {
+    ($symbol:literal $(, $first:expr)?) => {{
+        let address: usize;
         // SAFETY: reads the entry of the global offset table that the assembler makes for the
-        // symbol; the loader has filled it, with null where no object defines the symbol.
+        // symbol; the loader has filled it.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(
-                concat!(".weak ", $symbol),
+                $($first,)?
                 concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
                 out(reg) address, options(nostack, preserves_flags, readonly, pure)
             );
@@ -25,7 +27,7 @@ macro_rules! weak_address {
         #[cfg(target_arch = "aarch64")]
         unsafe {
             core::arch::asm!(
-                concat!(".weak ", $symbol),
+                $($first,)?
                 concat!("adrp {0}, :got:", $symbol),
                 concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
                 out(reg) address, options(nostack, preserves_flags, readonly, pure)
@@ -33,6 +35,16 @@ macro_rules! weak_address {
         }
         address
     }};
+}
+
+/// The address of a symbol of the C library, or null where no object defines it.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! weak_address {
+    ($symbol:literal) => {
+        $crate::bound_address!($symbol, concat!(".weak ", $symbol)) as *const u8
+    };
 }
 
 /// Always null: without glibc no symbol is looked up.

@@ -16,14 +16,13 @@
 //! For a size above `PTRDIFF_MAX` the jump passes `PTRDIFF_MAX`, which malloc refuses as well: the
 //! aligned forms of libstdc++ 12 would round the largest sizes up to 0, and succeed.
 
+use crate::abi::arguments::{keep_arguments, restore_arguments};
 use crate::abi::cannot_throw;
 #[cfg(not(feature = "override"))]
 use crate::abi::fast_path::new_or_null;
 use crate::abi::fast_path::{
     fast_delete, fast_delete_unsized, fast_malloc, free_within, new_refused,
 };
-#[cfg(feature = "override")]
-use crate::abi::front::bound;
 #[cfg(not(feature = "override"))]
 use crate::abi::front::found;
 use crate::abi::front::is_any_replaced;
@@ -34,6 +33,8 @@ use core::mem::transmute;
 use core::ptr::null_mut;
 use quarry::process::{self, STACK};
 use quarry_mm::stack::{Entry, MIN_ALIGN, Request};
+#[cfg(feature = "override")]
+use quarry_sys::bound_address;
 use quarry_sys::primitive::{AtomicPtr, Ordering};
 
 /// Lists functions: each with the one on which its default definition is built, or with itself.
@@ -119,15 +120,15 @@ impl Form {
     #[cfg(feature = "override")]
     fn first(self) -> *mut c_void {
         let address = match self {
-            Self::malloc => bound!("malloc"),
-            Self::free => bound!("free"),
-            Self::_Znwm => bound!("_Znwm"),
-            Self::_Znam => bound!("_Znam"),
-            Self::_ZnamSt11align_val_t => bound!("_ZnamSt11align_val_t"),
-            Self::_ZdlPv => bound!("_ZdlPv"),
-            Self::_ZdaPv => bound!("_ZdaPv"),
-            Self::_ZdlPvSt11align_val_t => bound!("_ZdlPvSt11align_val_t"),
-            Self::_ZdaPvSt11align_val_t => bound!("_ZdaPvSt11align_val_t"),
+            Self::malloc => bound_address!("malloc"),
+            Self::free => bound_address!("free"),
+            Self::_Znwm => bound_address!("_Znwm"),
+            Self::_Znam => bound_address!("_Znam"),
+            Self::_ZnamSt11align_val_t => bound_address!("_ZnamSt11align_val_t"),
+            Self::_ZdlPv => bound_address!("_ZdlPv"),
+            Self::_ZdaPv => bound_address!("_ZdaPv"),
+            Self::_ZdlPvSt11align_val_t => bound_address!("_ZdlPvSt11align_val_t"),
+            Self::_ZdaPvSt11align_val_t => bound_address!("_ZdaPvSt11align_val_t"),
             _ => 0,
         };
         address as *mut c_void
@@ -205,12 +206,7 @@ macro_rules! or_next {
         extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
             core::arch::naked_asm!(
                 ".cfi_startproc",
-                "push rdi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rsi",
-                ".cfi_adjust_cfa_offset 8",
-                "push rdx",
-                ".cfi_adjust_cfa_offset 8",
+                keep_arguments!(),
                 "call {serve}",
                 "test rax, rax",
                 "jz 2f",
@@ -220,12 +216,7 @@ macro_rules! or_next {
                 "2:",
                 ".cfi_adjust_cfa_offset 24",
                 "call {next}",
-                "pop rdx",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rsi",
-                ".cfi_adjust_cfa_offset -8",
-                "pop rdi",
-                ".cfi_adjust_cfa_offset -8",
+                restore_arguments!(),
                 "mov rcx, 0x7fffffffffffffff",
                 "cmp rdi, rcx",
                 "cmova rdi, rcx",
@@ -241,9 +232,8 @@ macro_rules! or_next {
         #[unsafe(naked)]
         extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
             core::arch::naked_asm!(
-                "stp x29, x30, [sp, #-48]!",
-                "stp x0, x1, [sp, #16]",
-                "str x2, [sp, #32]",
+                ".cfi_startproc",
+                keep_arguments!(),
                 "bl {serve}",
                 "cbz x0, 2f",
                 "ldp x29, x30, [sp], #48",
@@ -251,13 +241,12 @@ macro_rules! or_next {
                 "2:",
                 "bl {next}",
                 "mov x9, x0",
-                "ldr x2, [sp, #32]",
-                "ldp x0, x1, [sp, #16]",
-                "ldp x29, x30, [sp], #48",
+                restore_arguments!(),
                 "mov x10, #0x7fffffffffffffff",
                 "cmp x0, x10",
                 "csel x0, x10, x0, hi",
                 "br x9",
+                ".cfi_endproc",
                 serve = sym $serve,
                 next = sym next,
             )

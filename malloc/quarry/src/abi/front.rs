@@ -7,6 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
 use quarry::process::{STACK, ensure_ready};
+use quarry_sys::bound_address;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 
@@ -94,34 +95,6 @@ pub(crate) fn malloc_of_another() -> Option<Owner> {
     Some(Owner { file, is_program: file == program })
 }
 
-/// The address to which the loader has bound this library's own use of a symbol: the first
-/// definition in the program's search order. Costs a load, and takes no lock of the loader.
-macro_rules! bound {
-    ($symbol:literal) => {{
-        let address: usize;
-        // SAFETY: reads the entry of the global offset table that the assembler makes for the
-        // symbol, which this library defines; the loader has filled it.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            core::arch::asm!(
-                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
-                out(reg) address, options(nostack, preserves_flags, readonly, pure)
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            core::arch::asm!(
-                concat!("adrp {0}, :got:", $symbol),
-                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
-                out(reg) address, options(nostack, preserves_flags, readonly, pure)
-            );
-        }
-        address
-    }};
-}
-pub(crate) use bound;
-
 /// Returns whether another object defines a function on which the operators of C++ (in their
 /// default forms) or this library's less usual relatives of `malloc` are built. Then these must
 /// call that function: a program may replace some operators only, and a tool only `malloc`.
@@ -130,7 +103,7 @@ pub(crate) use bound;
 /// of `malloc` has changed: some profilers change it while the program runs.
 #[inline(never)]
 pub(crate) fn is_any_replaced() -> bool {
-    if SEEN.load(Ordering::Acquire) != bound!("malloc") {
+    if SEEN.load(Ordering::Acquire) != bound_address!("malloc") {
         look();
     }
     IS_REPLACED.load(Ordering::Relaxed)
@@ -139,14 +112,14 @@ pub(crate) fn is_any_replaced() -> bool {
 /// Returns whether the program that contains Quarry has operators of its own in place of Quarry's.
 #[cfg(feature = "override")]
 fn has_own_operators() -> bool {
-    bound!("_Znwm") != bound!("quarry_Znwm")
-        || bound!("_Znam") != bound!("quarry_Znam")
-        || bound!("_ZnwmSt11align_val_t") != bound!("quarry_ZnwmSt11align_val_t")
-        || bound!("_ZnamSt11align_val_t") != bound!("quarry_ZnamSt11align_val_t")
-        || bound!("_ZdlPv") != bound!("quarry_ZdlPv")
-        || bound!("_ZdaPv") != bound!("quarry_ZdaPv")
-        || bound!("_ZdlPvSt11align_val_t") != bound!("quarry_ZdlPvSt11align_val_t")
-        || bound!("_ZdaPvSt11align_val_t") != bound!("quarry_ZdaPvSt11align_val_t")
+    bound_address!("_Znwm") != bound_address!("quarry_Znwm")
+        || bound_address!("_Znam") != bound_address!("quarry_Znam")
+        || bound_address!("_ZnwmSt11align_val_t") != bound_address!("quarry_ZnwmSt11align_val_t")
+        || bound_address!("_ZnamSt11align_val_t") != bound_address!("quarry_ZnamSt11align_val_t")
+        || bound_address!("_ZdlPv") != bound_address!("quarry_ZdlPv")
+        || bound_address!("_ZdaPv") != bound_address!("quarry_ZdaPv")
+        || bound_address!("_ZdlPvSt11align_val_t") != bound_address!("quarry_ZdlPvSt11align_val_t")
+        || bound_address!("_ZdaPvSt11align_val_t") != bound_address!("quarry_ZdaPvSt11align_val_t")
 }
 
 /// To what `malloc` was bound at the last look (0 before the first), and the result.
@@ -160,19 +133,19 @@ fn look() {
     ensure_ready();
     // Most linkers define these symbols as the first byte of an object and the end of it. Where the
     // second one is nearer, `definer` finds out the same, in more time.
-    let own = bound!("__ehdr_start")..bound!("_end");
+    let own = bound_address!("__ehdr_start")..bound_address!("_end");
     let bound = [
-        bound!("malloc"),
-        bound!("free"),
-        bound!("aligned_alloc"),
-        bound!("_Znwm"),
-        bound!("_Znam"),
-        bound!("_ZnwmSt11align_val_t"),
-        bound!("_ZnamSt11align_val_t"),
-        bound!("_ZdlPv"),
-        bound!("_ZdaPv"),
-        bound!("_ZdlPvSt11align_val_t"),
-        bound!("_ZdaPvSt11align_val_t"),
+        bound_address!("malloc"),
+        bound_address!("free"),
+        bound_address!("aligned_alloc"),
+        bound_address!("_Znwm"),
+        bound_address!("_Znam"),
+        bound_address!("_ZnwmSt11align_val_t"),
+        bound_address!("_ZnamSt11align_val_t"),
+        bound_address!("_ZdlPv"),
+        bound_address!("_ZdaPv"),
+        bound_address!("_ZdlPvSt11align_val_t"),
+        bound_address!("_ZdaPvSt11align_val_t"),
     ];
     let is_anothers =
         |address: &usize| !own.contains(address) && definer(*address as *const c_void).is_some();

@@ -1,7 +1,7 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the behaviour of glibc 2.36.
 
 use crate::abi::fast_path::{free_within, malloc_within};
-use crate::abi::front::{bound, is_any_replaced};
+use crate::abi::front::is_any_replaced;
 use crate::abi::libc_malloc;
 use crate::abi::null;
 use core::ffi::{c_int, c_void};
@@ -9,6 +9,7 @@ use core::mem::transmute;
 use quarry::process::{self, Mode, STACK, ensure_ready, free_inside, free_watched};
 use quarry_mm::heap::LARGEST_REQUEST;
 use quarry_mm::stack::{Entry, MIN_ALIGN, NotFreed, Request};
+use quarry_sys::bound_address;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::Object;
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 /// Same as [`free`].
 #[cold]
 unsafe fn free_in_front(pointer: *mut c_void) {
-    let free = bound!("free");
+    let free = bound_address!("free");
     // SAFETY: this library or one in front of it defines the function, with the C prototype; the
     // rest is the caller's promise.
     unsafe { transmute::<usize, unsafe extern "C" fn(*mut c_void)>(free)(pointer) };
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn reallocarray(
     size: usize,
 ) -> *mut c_void {
     type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-    let realloc = bound!("realloc");
+    let realloc = bound_address!("realloc");
     match count.checked_mul(size) {
         // SAFETY: this library or one in front of it defines the function, with the C prototype;
         // the rest is the caller's promise.

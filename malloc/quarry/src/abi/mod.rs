@@ -5,6 +5,7 @@
 //! program, too. `malloc` and `free` consist of their fast paths (`fast_path`) and a call of a cold
 //! function, which keeps `errno`. `malloc/preload/abi.txt` lists what a shared object exports.
 
+mod arguments;
 #[cfg(feature = "override")]
 mod beside;
 mod cxx;
