@@ -1,11 +1,16 @@
-// A static program in Go, whose code in C gets its memory from libquarry.a.
+// A program in Go, whose code in C gets its memory from libquarry.a. Prints the version of Quarry,
+// and the usable size of 100 bytes, which on another allocator would be a little more than 100.
 package main
 
 // #include <stdlib.h>
+// const char *quarry_version(void);
 // size_t malloc_usable_size(void *);
 // void malloc_stats(void);
 import "C"
-import "os"
+import (
+	"fmt"
+	"os"
+)
 
 func main() {
 	done := make(chan int)
@@ -22,8 +27,9 @@ func main() {
 	}
 	// Go ends without the C library's exit, which would print them.
 	C.malloc_stats()
-	// Of another allocator it would be a little more than 100.
-	if C.malloc_usable_size(C.malloc(100)) != 112 {
+	size := C.malloc_usable_size(C.malloc(100))
+	fmt.Print(C.GoString(C.quarry_version()), " ", size)
+	if size != 112 {
 		os.Exit(1)
 	}
 }

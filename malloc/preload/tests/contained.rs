@@ -178,30 +178,8 @@ fn in_a_shared_object() {
     own(&opener).arg(plugin("life_plugin.c")).finish().success();
 }
 
-const GO: &str = r#"package main
-
-// #include <stdlib.h>
-// const char *quarry_version(void);
-// size_t malloc_usable_size(void *);
-import "C"
-import "fmt"
-
-func main() {
-	done := make(chan int)
-	for worker := 0; worker < 4; worker++ {
-		go func() {
-			for round := 0; round < 10000; round++ {
-				C.free(C.malloc(C.size_t(round + 1)))
-			}
-			done <- 1
-		}()
-	}
-	for worker := 0; worker < 4; worker++ {
-		<-done
-	}
-	fmt.Print(C.GoString(C.quarry_version()), " ", C.malloc_usable_size(C.malloc(100)))
-}
-"#;
+/// Of a static program for musl, too.
+const GO: &str = include_str!("../../../scripts/musl/contained.go");
 
 #[test]
 fn go_with_cgo() {
