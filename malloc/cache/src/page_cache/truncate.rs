@@ -36,6 +36,16 @@ struct Truncation<'a, H: Host> {
 const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
 
 impl<H: Host> PageCacheRef<'_, H> {
+    /// Calls `during` while this task holds a mapping's lock, as a truncation does: for tests of
+    /// what meets one. Returns false if there is no such mapping.
+    #[doc(hidden)]
+    pub fn while_locked(self, mapping: MappingId, during: impl FnOnce()) -> bool {
+        let locked = self.tables.mappings.lock(&self.tables.nodes, mapping);
+        let is_live = locked.is_some();
+        during();
+        is_live
+    }
+
     /// Truncates a mapping to nothing, and gives up its number. No page enters it during the call.
     /// Pinned pages are freed with their last pin. Returns false if there is no such mapping.
     pub fn destroy_mapping(self, mapping: MappingId) -> bool {

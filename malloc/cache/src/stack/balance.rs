@@ -13,7 +13,9 @@
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
 //! become fewer in proportion. If step 2 ends early, because it has evicted all that is missing,
 //! step 3 asks for the same part less. (Otherwise a program that uses the memory of freed objects
-//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.)
+//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.) For
+//! the same reason a pass waits if most of its pages belong to a mapping whose lock another task
+//! holds: a request that reclaims at that moment, say, and was preempted.
 //!
 //! If a pass frees less than an eighth of the missing frames, the next pass has the next lower
 //! priority. (kswapd decides by the number of scanned pages. Quarry cannot, because a scanned
@@ -31,7 +33,7 @@ use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
 use crate::lru::LruPolicy;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::stack::{Pressure, StackHost, Stash};
+use quarry_mm::stack::{Pressure, StackHost, Stash, nap};
 use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
 use quarry_sys::percpu::PerCpu;
 
@@ -82,6 +84,8 @@ struct Run<'a, S> {
     /// Of the pages that this pass selected, those that it did not look at, because the pages
     /// before them were enough: shrinkers are spared the same part.
     unscanned: (u64, u64),
+    /// Naps for tasks that hold locks of mappings.
+    naps: u32,
     /// Work since the level of pressure was last computed.
     window: Shrunk,
     pages: Shrunk,
@@ -121,6 +125,7 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         has_drained_lists: false,
         shares: shares(stack, &enter),
         unscanned: (0, 0),
+        naps: 0,
         window: Shrunk::default(),
         pages: Shrunk::default(),
         objects: paid,
@@ -240,14 +245,21 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();
-        {
+        let (looked_at, busy) = {
             let _inside = enter();
             self.take_own();
             if self.missing() == 0 {
                 return false;
             }
-            self.scan_pages();
+            self.scan_pages()
+        };
+        self.pages += looked_at;
+        if busy > looked_at.freed && nap(&mut self.naps) {
+            self.unscanned = (0, 0);
+            self.passes -= 1;
+            return true;
         }
+        self.window += looked_at;
         self.ask_shrinkers();
         let freed = before.saturating_sub(self.missing());
         let is_enough = freed > 0 && freed >= before / ENOUGH;
@@ -270,9 +282,11 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
         }
     }
 
-    fn scan_pages(&mut self) {
+    /// Returns what it did, and the number of pages that it left because of other tasks' locks.
+    fn scan_pages(&mut self) -> (Shrunk, u64) {
         let stack = self.stack;
-        let Some(cache) = PageCaching::opened(stack) else { return };
+        let Some(cache) = PageCaching::opened(stack) else { return Default::default() };
+        let (mut looked_at, mut busy) = (Shrunk::default(), 0);
         for zone in zones(stack).all() {
             let sizes = cache.list_sizes(zone.node());
             let listed = sizes.active + sizes.inactive;
@@ -290,19 +304,19 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
             let request =
                 ScanRequest { who, most: most as usize, most_scanned: most_pages, until_ns };
             let done = cache.reclaim(zone.node(), &request);
-            let looked_at = Shrunk { scanned: done.scanned, freed: done.freed };
+            looked_at += Shrunk { scanned: done.scanned, freed: done.freed };
+            busy += done.busy;
             // Pages that were kept at the floor are no reason to keep objects.
             if most == missing {
                 self.unscanned.0 += most_scanned.saturating_sub(done.scanned);
                 self.unscanned.1 += most_scanned;
             }
-            self.pages += looked_at;
-            self.window += looked_at;
             if done.freed > 0 && self.missing() > 0 {
                 self.drain_lists();
             }
             cache.shrink_shadows(zone.node(), SHADOW_NODES);
         }
+        (looked_at, busy)
     }
 
     /// Drains freed pages from pcp lists, where the budget still counts them as in use. Drains the

@@ -58,7 +58,9 @@ impl<'a> Miss<'a> {
     }
 }
 
-fn nap(naps: &mut u32) -> bool {
+/// Lets other tasks run, and counts that in `naps`. Returns false where [`Miss::nap`] does.
+#[must_use]
+pub fn nap(naps: &mut u32) -> bool {
     if task::is_alone() {
         return false;
     }

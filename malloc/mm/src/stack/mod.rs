@@ -60,7 +60,7 @@ pub use instance::is_sane;
 pub use instance::{SampledBlock, Stack, StackConfig, Watch};
 pub use instruments::{Instrument, Instruments};
 pub use large::{LargeCounts, LargeStats};
-pub use miss::{Claimant, Miss};
+pub use miss::{Claimant, Miss, nap};
 pub use pages::PageFlags;
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};

@@ -13,8 +13,9 @@ use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{ReclaimState, Stack, StackHost};
 use quarry_mm::zone::{GroupId, GroupLimits, Mark};
 use quarry_sys::percpu::Object;
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 
 type Config = VirtualConfig<Sheaf>;
 type Cache<'a> = PageCacheRef<'a, Stack<Config>>;
@@ -139,6 +140,18 @@ impl Objects<'_> {
     }
 }
 
+/// Makes 10 MiB of objects, and reads pages down to the low mark; returns how many of each exist.
+fn fill_to_low(cache: Cache<'_>, id: MappingId, objects: &Objects<'_>) -> (u64, usize) {
+    while objects.len() * Objects::SIZE < 10 * MIB {
+        assert!(objects.add());
+    }
+    let budget = objects.0.pages().zones().budget();
+    for index in (0..).take_while(|_| !budget.is_below(Mark::Low)) {
+        touch(cache, id, index).expect("above the low mark");
+    }
+    (cache.pages_of(id), objects.len())
+}
+
 impl Shrinker for Objects<'_> {
     fn count(&self, _: &ShrinkControl) -> Count {
         Count::Objects(self.len() as u64)
@@ -245,15 +258,7 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
     };
     // SAFETY: the shrinker is removed below.
     let shrinker = unsafe { stack.cached().shrinkers().add(&raw const taken, Default::default()) };
-    while taken.objects.len() * Objects::SIZE < 10 * MIB {
-        assert!(taken.objects.add());
-    }
-    let mut read = 0;
-    while !budget.is_below(Mark::Low) {
-        touch(cache, id, read).expect("above the low mark");
-        read += 1;
-    }
-    let (pages, all) = (cache.pages_of(id), taken.objects.len());
+    let (pages, all) = fill_to_low(cache, id, &taken.objects);
     while taken.has_room() {
         while !budget.is_below(Mark::Low) && taken.has_room() {
             assert!(taken.takers.add());
@@ -267,6 +272,58 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
     assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
     taken.objects.free(u64::MAX);
     taken.takers.free(u64::MAX);
+    end(&bed, cache, &[id]);
+}
+
+/// A balance that finds all pages behind the lock of another task waits for it, and does not take
+/// the objects instead.
+#[test]
+fn a_lock_of_another_task_costs_no_objects() {
+    let bed = bed();
+    let stack = &*bed.stack;
+    let cache = PageCaching::open(stack).expect("there is memory");
+    let id = mapping(cache, GroupId::ROOT);
+    let objects = Objects(stack, Mutex::default());
+    // SAFETY: the shrinker is removed below.
+    let shrinker =
+        unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
+    let (pages, all) = fill_to_low(cache, id, &objects);
+    let (is_held, is_over) = (Barrier::new(2), Barrier::new(2));
+    let steps = Cell::new(0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            on_cpu(1);
+            assert!(cache.while_locked(id, || {
+                is_held.wait();
+                is_over.wait();
+            }));
+            is_over.wait();
+        });
+        is_held.wait();
+        let release = || {
+            is_over.wait();
+            is_over.wait();
+        };
+        // More steps than a balance takes from the first priority to the last.
+        let enter = || {
+            steps.set(steps.get() + 1);
+            if steps.get() == 100 {
+                release();
+            }
+        };
+        let caller = ReclaimCaller::Background;
+        let balanced = quarry_cache::balance(stack, caller, Goal::HighMark, enter);
+        if steps.get() < 100 {
+            release();
+        }
+        assert_eq!(balanced.missing, 0);
+        assert!(steps.get() >= 100, "the balance did not wait: {balanced:?}");
+    });
+    let kept = cache.pages_of(id) as f64 / pages as f64;
+    let kept_objects = objects.len() as f64 / all as f64;
+    assert!((0.8..1.25).contains(&(kept / kept_objects)), "{kept} {kept_objects}");
+    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+    objects.free(u64::MAX);
     end(&bed, cache, &[id]);
 }
 
