@@ -43,13 +43,13 @@ fn find(code: usize) -> Option<Rule> {
     if found.eh_frame == 0 {
         return None;
     }
+    // Of an object with a hole between its segments, glibc gives only the segment of the code.
+    let has_tables = (found.map_start..found.map_end).contains(&found.eh_frame);
+    let (start, end) = if has_tables { (found.map_start, found.map_end) } else { (1, usize::MAX) };
     let reader = |at: usize| {
-        if at < found.map_start || at >= found.map_end {
-            return None;
-        }
-        // SAFETY: the object that contains the code stays loaded while the code runs, and its
-        // tables lie within its mapping.
-        Some(unsafe { Reader::new(at, found.map_end) })
+        // SAFETY: the object that contains the code stays loaded while the code runs. Its tables
+        // lie within its mapping; where its end is not known, their counts and lengths end reads.
+        (at >= start && at < end).then(|| unsafe { Reader::new(at, end) })
     };
     let description = look_up(reader(found.eh_frame)?, found.eh_frame, code)?;
     read_description(reader(description)?, code, &reader)
