@@ -105,7 +105,8 @@ fn lowest_quota(is_v1: bool, root: &str, path: &str) -> OsResult<Option<u32>> {
         } else {
             read("cpu.max")?
         };
-        let cpus = of_group.map(|(quota, period)| quota.div_ceil(period.max(1)).max(1) as u32);
+        let cpus = of_group
+            .map(|(quota, period)| quota.div_ceil(period.max(1)).clamp(1, u32::MAX.into()) as u32);
         lowest = lowest.into_iter().chain(cpus).min();
         let Some((parent, _)) = group.rsplit_once('/') else { return Ok(lowest) };
         group = parent;
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(quota(false), Ok(Some(2)), "rounded up");
         groups.write("a/b/cpu.max", "50000 100000\n").write("cpu.max", "400000 100000\n");
         assert_eq!(quota(false), Ok(Some(1)));
-        for wrong in ["", "0 0\n", "many of them\n", "18446744073709551616 1\n"] {
+        for wrong in ["", "0 0\n", "many of them\n", "18446744073709551616 1\n", "4294967296 1\n"] {
             groups.write("a/b/cpu.max", wrong);
             assert!(matches!(quota(false), Ok(Some(1 | 2))), "{wrong}");
         }
