@@ -113,7 +113,9 @@ fn most_after_realloc(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size <= old + old / 8 && size <= LARGEST_BLOCK;
     match size {
         // An allocation that grows a little will probably grow again.
-        _ if grows_by_little => rounded_coarsely(old + old / 4),
+        _ if grows_by_little => {
+            rounded_coarsely(old + old / if old < 2 * FRAME_BYTES { 4 } else { 2 })
+        }
         _ if size > old => rounded_coarsely(size),
         // An object may waste half of its bytes, a block a quarter, each rounded.
         ..=classes::LARGEST => rounded_coarsely(size).max(2 * size + 1),
@@ -483,12 +485,14 @@ fn moves_of_a_growing_block(play: &mut Play, mut size: usize, step: usize, end: 
 fn what_grows_by_little_moves_seldom() {
     let mut play = Play::new(Backing::Fake, 4096, 1);
     play.use_all_classes();
-    // At most one move per class up to 128 bytes, then one for each growth by a quarter.
-    let most = |from: usize, to: usize| (to as f64 / from as f64).log(1.25).ceil() as u32;
-    let moves = moves_of_a_growing_block(&mut play, 16, 16, classes::LARGEST);
-    assert!(moves <= 8 + most(128, classes::LARGEST), "{moves} moves to 32 KiB");
-    let moves = moves_of_a_growing_block(&mut play, classes::LARGEST, 512, LARGEST_BLOCK);
-    assert!(moves <= most(classes::LARGEST, LARGEST_BLOCK), "{moves} moves to 1 MiB");
+    // At most one move per class up to 128 bytes, then one for each growth by a quarter or a half.
+    let most = |from: usize, to: usize, by: f64| (to as f64 / from as f64).log(by).ceil() as u32;
+    let (long, largest) = (2 * FRAME_BYTES, classes::LARGEST);
+    let moves = moves_of_a_growing_block(&mut play, 16, 16, largest);
+    let bound = 8 + most(128, long, 1.25) + most(long, largest, 1.5);
+    assert!(moves <= bound, "{moves} moves to 32 KiB");
+    let moves = moves_of_a_growing_block(&mut play, largest, 512, LARGEST_BLOCK);
+    assert!(moves <= most(largest, LARGEST_BLOCK, 1.5), "{moves} moves to 1 MiB");
     play.finish();
 }
 
