@@ -7,7 +7,7 @@
 
 use crate::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, Kind, Pfn};
 use crate::heap::classes;
-use crate::slab::{CacheId, Geometry, SlabPolicy};
+use crate::slab::{CacheId, Geometry, MIN_ALIGN, SlabPolicy};
 use core::marker::PhantomData;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicUsize, Ordering};
@@ -306,10 +306,10 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
 }
 
 /// Returns whether `realloc` to `size` bytes leaves an object of `old` bytes where it is: it may
-/// waste half of them.
+/// waste half of them, and in the smallest class all but one.
 #[inline(always)]
 pub fn stays(old: usize, size: usize) -> bool {
-    old.wrapping_sub(size) <= old / 2
+    old.wrapping_sub(size) <= (old / 2).max(MIN_ALIGN - 1)
 }
 
 /// Offsets in a [`Stack`](super::Stack) of the words that fast paths in assembler read.

@@ -33,9 +33,10 @@ pub fn with_headroom(old: usize, size: usize) -> usize {
     (old + more).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Returns whether a block of `held` frames stays for `size` bytes: it may waste a quarter of them.
+/// Returns whether a block of `held` frames stays for `size` bytes: it may waste a third of them,
+/// the headroom of a block that grows.
 fn block_stays(held: u32, size: usize) -> bool {
-    let fits = |frames: u32| frames <= held && held - frames <= held / 4;
+    let fits = |frames: u32| frames <= held && held - frames <= held / 3;
     size > classes::LARGEST && frames_of(size).is_some_and(fits)
 }
 
@@ -223,7 +224,7 @@ impl<C: StackConfig> Stack<C> {
             }
             return is_extended;
         }
-        if held - frames > held / 4 {
+        if held - frames > held / 3 {
             self.note_resized(pfn, frames, size);
             self.pages().trim_exact(slot, pfn, held, frames);
         }
