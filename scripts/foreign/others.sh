@@ -17,9 +17,9 @@ suite_mimalloc() {
     counts
 }
 
-# These call malloc and its relatives by their standard names; the rest tests jemalloc's own
-# interface (mallctl, mallocx).
-jemalloc_standard='aligned_alloc malloc overflow posix_memalign cpp/basic'
+# The rest tests arenas, caches of threads and hooks.
+jemalloc_shared='aligned_alloc malloc overflow posix_memalign mallocx rallocx sdallocx xallocx'
+jemalloc_shared+=' cpp/basic'
 
 suite_jemalloc() {
     local source name
@@ -33,7 +33,7 @@ suite_jemalloc() {
     for name in "$source"/test/integration/*.c "$source"/test/integration/cpp/*.cpp; do
         name=${name#"$source"/test/integration/}
         name=${name%.c*}
-        if [[ " $jemalloc_standard " != *" $name "* ]]; then
+        if [[ " $jemalloc_shared " != *" $name "* ]]; then
             inapplicable "$name" "jemalloc's own interface or options"
         elif [[ ! -x $source/test/integration/$name ]]; then
             fail "$name" "does not build: see $place/jemalloc.log"

@@ -24,6 +24,7 @@ mod cache_api;
 #[path = "../../quarry/src/abi/dlopen.rs"]
 mod dlopen;
 mod heap_api;
+mod jemalloc_api;
 mod namespaces;
 #[cfg(feature = "full")]
 mod occupancy_api;
@@ -32,3 +33,4 @@ mod page_cache_api;
 mod profile_api;
 mod runtime;
 mod start;
+mod tcmalloc_api;

@@ -34,6 +34,16 @@ fn cfree_and_sized_free() {
 }
 
 #[test]
+fn functions_of_jemalloc() {
+    Run::new(program("abi_jemalloc.c")).finish().success();
+}
+
+#[test]
+fn functions_of_gperftools() {
+    Run::new(program("abi_tcmalloc.c")).finish().success();
+}
+
+#[test]
 fn figures_and_malloc_info() {
     // The sums are exact while no other thread moves objects.
     let run = Run::new(program("abi_info.c")).env("QUARRY_BACKGROUND", "0");

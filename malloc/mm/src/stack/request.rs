@@ -72,6 +72,20 @@ impl<C: StackConfig> Stack<C> {
         classes::coarse(class)
     }
 
+    /// Usable bytes that a request is about to get; `None` if it is too large.
+    #[must_use]
+    pub fn size_for(&self, size: usize, align: usize) -> Option<usize> {
+        if !is_sane(size) || !is_sane(align) {
+            return None;
+        }
+        let Some(class) = classes::of_aligned(size, align) else {
+            return Some(crate::heap::frames_of(size.max(1))? as usize * FRAME_BYTES);
+        };
+        let is_cold = self.misses[class.index()].load(Ordering::Relaxed) < MISSES_OF_COLD_CLASS;
+        let class = if is_cold && align <= MIN_ALIGN { classes::coarse(class) } else { class };
+        Some(classes::SIZES[class.index()] as usize)
+    }
+
     /// Allocates for a request, which may be just a number of bytes. `None` if there is no memory,
     /// size or alignment are above `isize::MAX`, or the stack is not ready. O(1) if the running CPU
     /// has an object of the class.

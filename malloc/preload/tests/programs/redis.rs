@@ -70,6 +70,7 @@ fn redis_serves_its_benchmark() {
     assert_ne!(digest.trim(), "0".repeat(40), "the benchmark left nothing");
     client.says(&["debug", "reload"]);
     assert_eq!(client.says(&["debug", "digest"]), digest, "a save and a load changed the data");
+    describes_its_heap(&client);
     save_in_a_child(&client);
     client.benchmark("-q -n 20000 -r 20000 -d 300 -P 16 -t set,get");
     client.says(&["flushall"]);
@@ -79,6 +80,21 @@ fn redis_serves_its_benchmark() {
     let outcome = server.finish().success();
     let allocs = outcome.stats().object_allocs_of_the_busiest();
     assert!(allocs > 200_000, "the server made {allocs} allocations\n{outcome}");
+}
+
+/// Debian's redis asks jemalloc, with which it is linked, for these figures. They are Quarry's.
+fn describes_its_heap(client: &Client) {
+    let memory = client.says(&["info", "memory"]);
+    let figure = |name: &str| -> u64 {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.trim().parse().ok())
+            .unwrap_or_else(|| panic!("{name}\n{memory}"))
+    };
+    let [used, allocated, active, resident] =
+        ["used_memory", "allocator_allocated", "allocator_active", "allocator_resident"]
+            .map(figure);
+    assert!(allocated > used / 10 * 9 && allocated < used * 2, "{memory}");
+    assert!(active >= allocated && resident >= active, "{memory}");
 }
 
 /// A forked child reads the whole heap while the parent continues.

@@ -23,7 +23,7 @@ mod glibc_names;
 mod info;
 pub(crate) mod libc_malloc;
 mod loader;
-mod malloc;
+pub(crate) mod malloc;
 #[cfg(feature = "override")]
 pub(crate) mod weak;
 

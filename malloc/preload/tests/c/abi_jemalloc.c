@@ -1,0 +1,178 @@
+/* The functions that jemalloc has beside malloc's, found by name. It runs on jemalloc, too
+ * (TEST_PEER=1). */
+#include "check.h"
+
+#define ALIGN(bits) (bits)
+#define ZERO 0x40
+#define NO_CACHE 0x100
+
+static void *(*mallocx)(size_t, int), *(*rallocx)(void *, size_t, int);
+static size_t (*xallocx)(void *, size_t, size_t, int), (*sallocx)(const void *, int);
+static size_t (*nallocx)(size_t, int);
+static void (*dallocx)(void *, int), (*sdallocx)(void *, size_t, int);
+static int (*mallctl)(const char *, void *, size_t *, void *, size_t);
+static int (*mallctlnametomib)(const char *, size_t *, size_t *);
+static int (*mallctlbymib)(const size_t *, size_t, void *, size_t *, void *, size_t);
+static void (*malloc_stats_print)(void (*)(void *, const char *), void *, const char *);
+
+static void find(void *place, const char *name)
+{
+    void *address = dlsym(RTLD_DEFAULT, name);
+    CHECK(address != NULL, "no %s", name);
+    memcpy(place, &address, sizeof(address));
+}
+
+#define FIND(function) find(&function, #function)
+
+static void allocates(int flags)
+{
+    size_t alignment = (size_t)1 << (flags & 0x3f);
+    for (size_t i = 0; i < LENGTH(EDGE_SIZES); i++) {
+        size_t size = EDGE_SIZES[i], good = nallocx(size, flags);
+        /* Leaves bytes that ZERO has to clear. */
+        char *dirty = malloc(size);
+        CHECK(dirty != NULL, "malloc(%zu)", size);
+        memset(opaque(dirty), 0x5a, size);
+        free(dirty);
+        unsigned char *object = mallocx(size, flags);
+        CHECK(object != NULL && (uintptr_t)object % alignment == 0, "%p of %zu", object, size);
+        size_t held = sallocx(object, flags);
+        CHECK(good >= size && held >= size, "%zu, %zu for %zu", good, held, size);
+        CHECK(held == malloc_usable_size(object), "%zu", held);
+        for (size_t at = 0; flags & ZERO && at < held; at++)
+            CHECK(object[at] == 0, "%u at %zu of %zu", object[at], at, size);
+        memset(object, 0xa5, held);
+        size_t stays = xallocx(object, size, 0, flags);
+        CHECK(stays >= size && stays == sallocx(object, flags), "%zu of %zu", stays, size);
+        object = rallocx(object, 2 * size + 100, flags);
+        CHECK(object != NULL && (uintptr_t)object % alignment == 0, "%p of %zu", object, size);
+        for (size_t at = 0; at < held; at++)
+            CHECK(object[at] == 0xa5, "%u at %zu of %zu", object[at], at, size);
+        for (size_t at = held; flags & ZERO && at < sallocx(object, flags); at++)
+            CHECK(object[at] == 0, "%u at %zu of %zu, %zu held", object[at], at, size, held);
+        if (i % 2)
+            sdallocx(object, 2 * size + 100, flags);
+        else
+            dallocx(object, flags);
+    }
+}
+
+static size_t size_of(const char *name)
+{
+    size_t value = 0, length = sizeof(value);
+    int error = mallctl(name, &value, &length, NULL, 0);
+    CHECK(error == 0 && length == sizeof(value), "%s: %d, %zu", name, error, length);
+    return value;
+}
+
+static uint64_t refresh(void)
+{
+    uint64_t epoch = 1;
+    size_t length = sizeof(epoch);
+    CHECK(mallctl("epoch", &epoch, &length, &epoch, sizeof(epoch)) == 0, "epoch");
+    return epoch;
+}
+
+static void tells_what_it_holds(void)
+{
+    uint64_t first = refresh();
+    size_t before = size_of("stats.allocated");
+    char *objects[64];
+    for (size_t i = 0; i < LENGTH(objects); i++) {
+        objects[i] = malloc(MIB + i);
+        CHECK(objects[i] != NULL, "malloc");
+        memset(opaque(objects[i]), 1, MIB);
+    }
+    CHECK(refresh() == first + 1, "epoch %ju", (uintmax_t)first);
+    size_t allocated = size_of("stats.allocated"), active = size_of("stats.active");
+    size_t resident = size_of("stats.resident"), mapped = size_of("stats.mapped");
+    CHECK(allocated >= before + LENGTH(objects) * MIB, "%zu after %zu", allocated, before);
+    CHECK(active >= allocated && mapped >= active, "%zu %zu %zu", allocated, active, mapped);
+    CHECK(resident >= active && size_of("stats.metadata") > 0, "%zu %zu", resident, active);
+    size_of("stats.retained");
+    for (size_t i = 0; i < LENGTH(objects); i++)
+        free(objects[i]);
+    refresh();
+    CHECK(size_of("stats.allocated") < before + MIB, "%zu", size_of("stats.allocated"));
+    CHECK(size_of("arenas.page") == PAGE, "%zu", size_of("arenas.page"));
+    CHECK(mallctl("thread.tcache.flush", NULL, NULL, NULL, 0) == 0, "flush");
+    CHECK(mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0, "purge");
+    CHECK(mallctl("arena.0.decay", NULL, NULL, NULL, 0) == 0, "decay");
+}
+
+static void refuses_what_it_has_not(void)
+{
+    uint32_t narrow = 7;
+    uint64_t wide = 0;
+    size_t length = sizeof(narrow);
+    CHECK(mallctl("stats.allocated", &narrow, &length, NULL, 0) == EINVAL, "too short");
+    length = sizeof(wide);
+    CHECK(mallctl("arenas.narenas", &wide, &length, NULL, 0) == EINVAL, "too long");
+    CHECK(length == sizeof(uint32_t) && wide >= 1, "%zu, %ju", length, (uintmax_t)wide);
+    length = sizeof(wide);
+    CHECK(mallctl("stats.active", &wide, &length, &wide, length) == EPERM, "read only");
+    CHECK(mallctl("arena.0.purge", &wide, &length, NULL, 0) == EPERM, "a command");
+    CHECK(mallctl("epoch", NULL, NULL, &narrow, sizeof(narrow)) == EINVAL, "epoch");
+    static const char *const NONE[] = {
+        "", ".", "stats", "stats.allocated.x", "stats.allocate", "arena", "arena.x.purge",
+        "arena..purge", "arena.99999999999999999999.purge", "arenas.bin.9999.size"};
+    for (size_t i = 0; i < LENGTH(NONE); i++)
+        CHECK(mallctl(NONE[i], &wide, &length, NULL, 0) == ENOENT, "`%s`", NONE[i]);
+    if (testing_a_peer())
+        return;
+    /* With this name some libraries ask whether jemalloc serves the process. */
+    CHECK(mallctl("thread.allocatedp", &wide, &length, NULL, 0) == ENOENT, "thread.allocatedp");
+    unsigned char off = 0;
+    CHECK(mallctl("background_thread", NULL, NULL, &off, 1) == EPERM, "background_thread");
+}
+
+static void names_have_numbers(void)
+{
+    size_t mib[4], length = LENGTH(mib), bytes = sizeof(size_t), last = 0;
+    unsigned bins;
+    size_t of_bins = sizeof(bins);
+    CHECK(mallctl("arenas.nbins", &bins, &of_bins, NULL, 0) == 0 && bins > 30, "%u", bins);
+    CHECK(mallctlnametomib("arenas.bin.0.size", mib, &length) == 0 && length == 4, "%zu", length);
+    for (unsigned bin = 0; bin < bins; bin++) {
+        size_t size = 0;
+        mib[2] = bin;
+        CHECK(mallctlbymib(mib, length, &size, &bytes, NULL, 0) == 0, "bin %u", bin);
+        CHECK(size > last && nallocx(size, 0) >= size, "%zu after %zu", size, last);
+        last = size;
+    }
+    mib[2] = bins;
+    int error = mallctlbymib(mib, length, &last, &bytes, NULL, 0);
+    CHECK(error == ENOENT, "bin %u: %d", bins, error);
+    length = LENGTH(mib);
+    CHECK(mallctlnametomib("no.such.name", mib, &length) == ENOENT, "a name");
+    mib[0] = 12345;
+    CHECK(mallctlbymib(mib, 2, &last, &bytes, NULL, 0) == ENOENT, "numbers");
+}
+
+static void note(void *printed, const char *text)
+{
+    *(size_t *)printed += strlen(text);
+}
+
+int main(void)
+{
+    if (!testing_a_peer())
+        require_quarry();
+    FIND(mallocx), FIND(rallocx), FIND(xallocx), FIND(sallocx), FIND(nallocx), FIND(dallocx);
+    FIND(sdallocx), FIND(mallctl), FIND(mallctlnametomib), FIND(mallctlbymib);
+    FIND(malloc_stats_print);
+    allocates(0);
+    allocates(ZERO);
+    allocates(ALIGN(8));
+    allocates(ALIGN(13) | ZERO);
+    allocates(NO_CACHE);
+    allocates(NO_CACHE | ZERO | ALIGN(7));
+    CHECK(nallocx(SIZE_MAX, 0) == 0 && mallocx(SIZE_MAX / 2, 0) == NULL, "too much");
+    tells_what_it_holds();
+    refuses_what_it_has_not();
+    names_have_numbers();
+    size_t printed = 0;
+    malloc_stats_print(note, &printed, NULL);
+    CHECK(printed > 0, "nothing printed");
+    return 0;
+}
