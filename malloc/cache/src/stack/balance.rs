@@ -11,11 +11,13 @@
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
-//! become fewer in proportion. If step 2 ends early, because it has evicted all that is missing,
-//! step 3 asks for the same part less. (Otherwise a program that uses the memory of freed objects
-//! at once loses all objects and keeps its pages: no frame leaves the budget, so passes go on.) For
-//! the same reason a pass waits if most of its pages belong to a mapping whose lock another task
-//! holds: a request that reclaims at that moment, say, and was preempted.
+//! become fewer in proportion. Step 3 asks for two parts of the objects where step 2 looks at one
+//! part of the pages, because a first look at a used page only activates it; a page that is evicted
+//! counts half. If step 2 ends early, because it has evicted all that is missing, step 3 asks for
+//! the same part less. (Otherwise a program that uses the memory of freed objects at once loses all
+//! objects and keeps its pages: no frame leaves the budget, so passes go on.) For the same reason
+//! pages of a mapping whose lock another task holds do not count, and a pass waits if most are such
+//! pages: a request that reclaims at that moment, say, and was preempted.
 //!
 //! If a pass frees less than an eighth of the missing frames, the next pass has the next lower
 //! priority. (kswapd decides by the number of scanned pages. Quarry cannot, because a scanned
@@ -82,7 +84,7 @@ struct Run<'a, S> {
     has_drained_lists: bool,
     shares: (Share, Share),
     /// Of the pages that this pass selected, those that it did not look at, because the pages
-    /// before them were enough: shrinkers are spared the same part.
+    /// before them were enough, and those that do not count: shrinkers are spared the same part.
     unscanned: (u64, u64),
     /// Naps for tasks that hold locks of mappings.
     naps: u32,
@@ -260,6 +262,7 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
             return true;
         }
         self.window += looked_at;
+        self.unscanned.0 += looked_at.freed / 2 + busy.min(looked_at.freed);
         self.ask_shrinkers();
         let freed = before.saturating_sub(self.missing());
         let is_enough = freed > 0 && freed >= before / ENOUGH;

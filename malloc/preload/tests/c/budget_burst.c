@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
                       : 0;
     kept = ((double)quarry_mapping_pages(file) + room) / pages;
     kept_objects = (double)count_objects(NULL) / all;
-    /* A pass asks for twice as many objects as pages, because a page may be in use. */
+    /* Requests may have evicted pages while the background had no CPU, or the other way round. */
     if (kept > kept_objects / 3 && kept_objects > kept / 3)
       break;
   }
