@@ -21,7 +21,8 @@
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, no list for `free = 0`,
 //! `length(list) = slabs on it`, `nr_free = sum of free(slab)`.
 //!
-//! If CPUs wait for each other, groups of them get lists of their own, a *shard*: see `lists.rs`.
+//! If CPUs wait for each other, groups of them get lists of their own, a *shard*; each node has one
+//! from the start: see `lists.rs`.
 
 mod lists;
 mod slab;
@@ -36,7 +37,7 @@ use super::stats::SlabStats;
 use crate::frame::{End, FRAME_BYTES, List, Order, Pfn};
 use crate::pcp::Page;
 use core::mem::MaybeUninit;
-use lists::{BUCKETS, EMPTY, FAR_BYTES, SLABS_BATCH};
+use lists::{BUCKETS, EMPTY, FAR_BYTES, Givers, SLABS_BATCH};
 pub use lists::{BitmapSlabs, SlabsView};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -84,7 +85,7 @@ impl BitmapSlabs {
     /// A view of these slabs, which belong to `cache`.
     #[inline(always)]
     pub fn of<'a, P: PerCpu>(&'a self, cache: CacheIn<'a, P>) -> SlabsView<'a, P> {
-        let own = self.groups.of(|| cache.context.percpu.current());
+        let own = self.own(cache.context);
         SlabsView { context: cache.context, cache: cache.cache, slabs: self, own }
     }
 }
@@ -94,22 +95,25 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     /// suffice. `sheaf`, the number of objects that a CPU keeps, decides whether pages are
     /// populated. Returns the number of objects, and whether never touched memory was taken.
     pub fn alloc(&self, sheaf: usize, out: &mut [MaybeUninit<Object>]) -> (usize, bool) {
-        let (mut taken, mut is_fresh) = (self.take(out), false);
+        let (mut taken, mut is_fresh) = (self.take(out, Givers::Near), false);
         while taken < out.len() {
             let objects = sheaf.max(out.len() - taken);
-            let Some(fresh) = self.grow(objects) else { break };
+            let Some(fresh) = self.grow(objects) else {
+                taken += self.take(&mut out[taken..], Givers::All);
+                break;
+            };
             is_fresh |= fresh;
-            taken += self.take(&mut out[taken..]);
+            taken += self.take(&mut out[taken..], Givers::Near);
         }
         (taken, is_fresh)
     }
 
     /// Fills the front of `out` from the existing slabs; returns the number of objects.
     #[inline(never)]
-    pub fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+    fn take(&self, out: &mut [MaybeUninit<Object>], givers: Givers) -> usize {
         let mut lists = self.shard().lists.lock();
         let empty = lists.nr_empty();
-        self.take_over(&mut lists, out.len() as u64, false);
+        self.take_over(&mut lists, out.len() as u64, givers);
         let taken = lists.take(self, out, out.len(), true);
         self.publish(self.own, &mut lists, empty);
         taken
@@ -131,7 +135,7 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
         let mut lists = self.shard().lists.lock();
         let (empty, mut left, mut refused, mut is_last) = (lists.nr_empty(), most, 0, false);
         let least = most.div_ceil(2) as u64;
-        self.take_over(&mut lists, least, wants_all);
+        self.take_over(&mut lists, least, if wants_all { Givers::Spare } else { Givers::All });
         if wants_all && lists.nr_free < least {
             self.publish(self.own, &mut lists, empty);
             return (0, true);

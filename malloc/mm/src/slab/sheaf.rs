@@ -133,6 +133,12 @@ impl<P: Arrays> SheafView<'_, P> {
         miss
     }
 
+    /// Returns whether an object belongs to the node of the running CPU.
+    fn is_at_home(&self, object: Object) -> bool {
+        let (context, nodes) = (self.context, self.own.barns.nodes());
+        nodes == 1 || self.barn().0 % nodes == usize::from(home(context, object).0)
+    }
+
     /// Gives objects to their slabs.
     pub fn free_to_slabs(&self, objects: &[Object]) {
         self.slabs().free(objects, self.own.keep_empty());
@@ -444,6 +450,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let context = cache.context;
         let own = self.at(cache).own;
         own.barns.make(context)?;
+        own.slabs.make_for_nodes(own.barns.nodes(), context.metadata)?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = Width::of(cache.stride());
         context.define_array(&cache, narrow)?;
@@ -493,7 +500,9 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             Push::Refused => {}
         }
         let view = self.of(cache);
-        let miss = view.note_miss(context.percpu.current(), true, true);
+        // A wide array would keep many objects from their node.
+        let may_widen = view.is_at_home(object);
+        let miss = view.note_miss(context.percpu.current(), true, may_widen);
         view.free_missed(object, miss);
         view.bound_barns();
     }

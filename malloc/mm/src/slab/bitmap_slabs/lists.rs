@@ -22,7 +22,7 @@ use quarry_sys::lock::{Contention, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
-use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 pub(super) const BUCKETS: usize = 5;
 pub(super) const EMPTY: usize = 4;
@@ -46,6 +46,17 @@ pub(super) struct Lists {
     pub(super) seen: Contention,
 }
 
+/// The shards from which another one takes slabs over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Givers {
+    /// Those of its node that have objects to spare.
+    Spare,
+    /// Those of its node.
+    Near,
+    /// All, where there is no memory for new slabs.
+    All,
+}
+
 /// The slabs of a group of CPUs, under one counted lock.
 #[repr(align(64))]
 pub(super) struct Shard {
@@ -63,6 +74,8 @@ pub struct BitmapSlabs {
     pub(super) first: Shard,
     pub(super) more: Shards<Shard>,
     pub(crate) groups: Groups,
+    /// The number of nodes less 1: 0 unless [`make_for_nodes`](Self::make_for_nodes) was called.
+    more_nodes: AtomicU32,
 }
 
 /// The slabs of a cache, together with what an operation needs.
@@ -78,7 +91,8 @@ impl BitmapSlabs {
     /// No slabs.
     #[must_use]
     pub const fn new() -> Self {
-        Self { first: Shard::new(), more: Shards::new(), groups: Groups::new() }
+        let (first, more, groups) = (Shard::new(), Shards::new(), Groups::new());
+        Self { first, more, groups, more_nodes: AtomicU32::new(0) }
     }
 
     /// Resets the counts for a new cache, which has no slab yet.
@@ -94,9 +108,34 @@ impl BitmapSlabs {
         self.more.all(&self.first)
     }
 
-    /// Makes at least `count` shards.
-    pub(crate) fn make_shards(&self, count: usize, metadata: &Metadata) -> OsResult<()> {
-        self.more.make(count, metadata, |_| {})
+    /// Makes the shards of at least `groups` groups.
+    pub(crate) fn make_shards(&self, groups: usize, metadata: &Metadata) -> OsResult<()> {
+        self.more.make(groups * self.nodes(), metadata, |_| {})
+    }
+
+    /// Makes a shard for each node, so that no node takes objects of another while it can make
+    /// slabs. To be called before there are any.
+    pub(crate) fn make_for_nodes(&self, nodes: usize, metadata: &Metadata) -> OsResult<()> {
+        self.more.make(nodes, metadata, |_| {})?;
+        self.more_nodes.store(nodes as u32 - 1, Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn nodes(&self) -> usize {
+        self.more_nodes.load(Ordering::Acquire) as usize + 1
+    }
+
+    /// The shard of the running CPU.
+    #[inline(always)]
+    pub(super) fn own<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> usize {
+        let (nodes, slot) = (self.nodes(), || context.percpu.current());
+        let group = self.groups.of(slot);
+        if nodes == 1 {
+            group
+        } else {
+            group * nodes + usize::from(context.zones.node_of(slot()).0)
+        }
     }
 
     /// Objects that are free in a slab. Takes no lock.
@@ -229,21 +268,26 @@ impl<'a, P: PerCpu> SlabsView<'a, P> {
     }
 
     /// Moves slabs of other shards to the CPU's own, whose `lists` are locked, until it has
-    /// `wanted` free objects: from shards that have objects to spare, or (`may_grow` is false) from
-    /// all.
+    /// `wanted` free objects.
     #[inline]
-    pub(super) fn take_over(&self, lists: &mut Lists, wanted: u64, may_grow: bool) {
+    pub(super) fn take_over(&self, lists: &mut Lists, wanted: u64, givers: Givers) {
         if lists.nr_free < wanted && self.slabs.more.count() > 1 {
-            self.take_over_from(lists, wanted, may_grow);
+            self.take_over_from(lists, wanted, givers);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn take_over_from(&self, lists: &mut Lists, wanted: u64, may_grow: bool) {
+    fn take_over_from(&self, lists: &mut Lists, wanted: u64, givers: Givers) {
         let shards = self.slabs.more.count();
-        let Some(hints) = self.slabs.groups.hints() else { return };
-        let is_giver = |shard: &usize| !may_grow || hints.spare.has(*shard);
+        let (hints, nodes) = (self.slabs.groups.hints(), self.slabs.nodes());
+        let is_spare = |shard| hints.is_some_and(|hints| hints.spare.has(shard));
+        let is_near = |shard: usize| shard.abs_diff(self.own).is_multiple_of(nodes);
+        let is_giver = |shard: &usize| match givers {
+            Givers::Spare => is_near(*shard) && is_spare(*shard),
+            Givers::Near => is_near(*shard),
+            Givers::All => true,
+        };
         for shard in others(self.own, shards).filter(is_giver) {
             let Some(mut theirs) = self.slabs.shard(shard).lists.try_lock() else { continue };
             let empty = theirs.nr_empty();
