@@ -133,6 +133,7 @@ fn strict() {
         ("QUARRY_BACKGROUND", "yes"),
         ("QUARRY_SLAB", "slob"),
         ("QUARRY_WATERMARK_SCALE", "10%"),
+        ("QUARRY_NUMA", "remote"),
         ("QUARRY_STATS", "%x"),
         ("QUARRY_PROFILE", "%x"),
         ("QUARRY_PROFILE_MEAN", "often"),

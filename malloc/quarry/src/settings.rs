@@ -15,13 +15,14 @@ use core::fmt::Write;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::{
     GUARD_OPTIONS, OPTIONS, OptionError, Options, RECORD_OPTIONS, StackOptions, asks_for_records,
-    least_limit, likest, signal_number,
+    least_limit, likest, placement_named, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::SlabPolicy;
 use quarry_sys::confined::{confine, is_confined};
 use quarry_sys::file::find_piece;
 use quarry_sys::percpu::NativeSlots;
+use quarry_sys::placement;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering, relax};
 use quarry_sys::report::{Line, expect_reader, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
@@ -233,6 +234,7 @@ impl Settings {
             // A text that is neither may mean 1.
             "STRICT" => return self.strict = !matches!(value, "" | "0"),
             "STATS" => return self.refused |= statistics::prepare(value).is_err(),
+            "NUMA" => return placement_named(value).map_or((), placement::choose),
             "STATS_FORMAT" => return statistics::set_format(value),
             "PROFILE" => return self.refused |= heap_profile::prepare(value).is_err(),
             "PROFILE_MEAN" => return heap_profile::set_mean(value),

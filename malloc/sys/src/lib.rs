@@ -12,8 +12,8 @@
 //! Order of the modules, each using only those before it: `counters`, `errno`, `glibc`,
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
-//! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `scheduling`; `os`; `cgroup`,
-//! `overcommit`, `statm`; `percpu`, `bare_thread`; on their own, `prefetch`, `same`.
+//! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `placement`, `scheduling`; `os`;
+//! `cgroup`, `overcommit`, `statm`; `percpu`, `bare_thread`; on their own, `prefetch`, `same`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -42,6 +42,7 @@ pub mod overcommit;
 pub mod own_stack;
 pub mod peek;
 pub mod percpu;
+pub mod placement;
 pub mod prefetch;
 pub mod primitive;
 pub mod random;

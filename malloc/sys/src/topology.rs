@@ -153,23 +153,38 @@ pub fn memory_node_limit() -> u32 {
     KNOWN.get(|| ask_for_memory_nodes().into()) as u32
 }
 
-fn ask_for_memory_nodes() -> u32 {
+/// Bits of a mask of nodes that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
+pub(crate) const MEMORY_NODES: usize = 1024;
+
+pub(crate) type MemoryNodes = [libc::c_ulong; MEMORY_NODES / libc::c_ulong::BITS as usize];
+
+pub(crate) const NO_NODES: MemoryNodes = [0; MEMORY_NODES / libc::c_ulong::BITS as usize];
+
+/// The nodes from which the calling thread may get memory. `None` if the system refuses to tell.
+pub(crate) fn allowed_memory_nodes() -> Option<MemoryNodes> {
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
-    /// Bits of a mask that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
-    const NODES: usize = 1024;
-    // Filters of containers refuse the call.
-    if may_be_filtered() {
-        return node_number_limit();
-    }
-    let mut mask = [0 as libc::c_ulong; NODES / libc::c_ulong::BITS as usize];
-    // SAFETY: the mask is writable for NODES bits; the pointer for the mode is null.
+    let mut mask = NO_NODES;
+    // SAFETY: the mask is writable for MEMORY_NODES bits; the pointer for the mode is null.
     let asked = unsafe {
         let (call, mode, place) = (libc::SYS_get_mempolicy, null_mut::<i32>(), mask.as_mut_ptr());
-        libc::syscall(call, mode, place, NODES, 0usize, MPOL_F_MEMS_ALLOWED)
+        libc::syscall(call, mode, place, MEMORY_NODES, 0usize, MPOL_F_MEMS_ALLOWED)
     };
-    let is_first_alone = asked == 0 && mask[0] == 1 && mask[1..].iter().all(|word| *word == 0);
-    if is_first_alone { 1 } else { node_number_limit() }
+    (asked == 0).then_some(mask)
+}
+
+fn ask_for_memory_nodes() -> u32 {
+    let is_first_alone =
+        |mask: MemoryNodes| mask[0] == 1 && mask[1..].iter().all(|word| *word == 0);
+    // Filters of containers refuse the call.
+    let allowed = if may_be_filtered() { None } else { allowed_memory_nodes() };
+    if allowed.is_some_and(is_first_alone) { 1 } else { node_number_limit() }
+}
+
+/// [`current_node`] where the process may get memory from several nodes, else 0.
+#[must_use]
+pub fn current_memory_node() -> u32 {
+    if memory_node_limit() == 1 { 0 } else { current_node() }
 }
 
 /// The NUMA node of the CPU that runs the calling thread; 0 if the kernel does not report it.

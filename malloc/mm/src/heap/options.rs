@@ -11,6 +11,7 @@ use crate::pcp::{CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PageConfig, V6_
 use crate::slab::{PolicyOptions, SlabPolicy};
 use crate::zone::MarkOptions;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::placement::Placement;
 
 /// The setup of a stack.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,8 @@ fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
 
-/// The node of the running CPU. A slot's number is an `mm_cid`, which tells nothing about nodes.
+/// The node of the running CPU. (A slot's number is that of a CPU, but of some CPU's node only the
+/// kernel knows.)
 fn running_node(_slot: SlotIndex) -> NodeId {
     NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
@@ -178,6 +180,8 @@ options! {
     meaning: "bring new slabs of growing caches into memory by one call (1)";
     name: "THP", accepted: "0 or 1",
     meaning: "ask for huge pages where slabs will fill them (1)";
+    name: "NUMA", accepted: "local or interleave",
+    meaning: "which node's memory the heap takes (that of who touches it first)";
     name: "CGROUP", accepted: "0 or 1",
     meaning: "whether the limits of the control group are the heap's as well (1)";
     name: "RESERVE", accepted: "bytes from 64M on, such as 1T",
@@ -264,6 +268,16 @@ pub fn signal_number(name: &str) -> Option<i32> {
     SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
+/// The placement that `QUARRY_NUMA` may name.
+#[must_use]
+pub fn placement_named(name: &str) -> Option<Placement> {
+    match name {
+        "local" => Some(Placement::Local),
+        "interleave" => Some(Placement::Interleave),
+        _ => None,
+    }
+}
+
 impl<P> StackOptions<P> {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
     /// the command (`STATS`, `SLAB`) change nothing here. Fails, and changes nothing, for unknown
@@ -283,6 +297,10 @@ impl<P> StackOptions<P> {
             "RESERVE" => {
                 let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;
                 self.pages.reserve_bytes = bytes.min(DEFAULT_RESERVE);
+            }
+            // Pages of all nodes are one zone's.
+            "NUMA" if placement_named(value).ok_or(bad)? == Placement::Interleave => {
+                (self.pages.nodes, self.pages.node_of_slot) = (1, first_node);
             }
             "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
             "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,

@@ -9,6 +9,7 @@ use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
 use crate::errno::{OsError, OsResult};
 use crate::known::Known;
+use crate::placement::place;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::random::random;
 use crate::system_call::{checked, map, protect, unmap};
@@ -271,7 +272,9 @@ unsafe impl Os for Linux {
 
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         // Without MAP_NORESERVE, so that the kernel refuses more than the machine's memory.
-        map_exactly(address, bytes, READ_WRITE, 0)
+        map_exactly(address, bytes, READ_WRITE, 0)?;
+        place(address, bytes);
+        Ok(())
     }
 
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
