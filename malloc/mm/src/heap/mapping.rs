@@ -28,7 +28,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::NotMoved;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
-use quarry_sys::topology::max_map_count;
+use quarry_sys::topology::{current_memory_node, max_map_count};
 
 /// A mapping that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -111,11 +111,14 @@ impl Mappings {
     pub fn alloc(&self, zones: &Zones, frames: u32, align: usize, zeroed: bool) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
-        let is_aligned = |extent: &Extent| {
-            (zones.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
+        let node = current_memory_node();
+        let is_suitable = |extent: &Extent| {
+            extent.node == node
+                && (zones.arena().address(extent.first.first()).as_ptr() as usize)
+                    .is_multiple_of(align)
         };
         let cached =
-            self.change(|cache| cache.take(blocks, is_aligned)).map(|extent| (extent, false));
+            self.change(|cache| cache.take(blocks, is_suitable)).map(|extent| (extent, false));
         let is_long = cached.is_some();
         let cached = cached.or_else(|| self.enlarge_cached(zones, frames, align_blocks, zeroed));
         let reused = cached.and_then(|(extent, is_moved)| {
@@ -158,7 +161,7 @@ impl Mappings {
             return None;
         }
         let blocks = blocks_of(frames);
-        let cached = self.change(|cache| cache.take_largest(blocks))?;
+        let cached = self.change(|cache| cache.take_largest(blocks, current_memory_node()))?;
         let (kept, memory) = (cached.extent, zones.memory());
         let huge = if zeroed { 0 } else { self.huge_blocks(zones, 0, frames) };
         unite(zones, &kept, huge);
@@ -288,7 +291,8 @@ impl Mappings {
             // To clear an extent that lies only in part in memory would bring all of it in.
             let is_zero =
                 is_zero || zeroed && !is_kept && zones.purge_owned(first.first(), frames) > 0;
-            Some(Extent { first, blocks, charged: if is_zero { 0 } else { frames } })
+            let charged = if is_zero { 0 } else { frames };
+            Some(Extent { first, blocks, charged, node: current_memory_node() })
         };
         take()
             .or_else(|| if self.release_unused_since(zones, u64::MAX) > 0 { take() } else { None })
@@ -334,7 +338,7 @@ impl Mappings {
 
     fn extent_of(&self, zones: &Zones, pfn: Pfn) -> Extent {
         let (blocks, charged) = (self.blocks(zones, pfn), self.charged(zones, pfn));
-        Extent { first: pfn.pageblock(), blocks, charged }
+        Extent { first: pfn.pageblock(), blocks, charged, node: zones.frames().link(pfn.plus(6)) }
     }
 
     /// Checks the equations of the mapping cache; fails with the first that does not hold.
@@ -429,8 +433,8 @@ impl Mappings {
         if zones.arena().keeps() && !is_in_memory() && finds_kept(zones, blocks_of(frames), 1) {
             return None;
         }
-        let kept = self.change(|cache| cache.take_at(old.end(), more));
-        let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
+        let kept = self.change(|cache| cache.take_after(&old, more));
+        let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0, ..old });
         let give_back = || {
             if kept.blocks > 0 {
                 self.keep(zones, kept, None);
@@ -473,7 +477,8 @@ impl Mappings {
     /// Moves the pages to another extent: by page tables where possible, else by copying.
     fn relocate(&self, zones: &Zones, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
-        let kept = self.change(|cache| cache.take(blocks, |_| true));
+        let node = current_memory_node();
+        let kept = self.change(|cache| cache.take(blocks, |extent| extent.node == node));
         // With free pageblocks after it, the mapping can grow in place next time.
         let new = kept.or_else(|| self.take_extent(zones, blocks, 1, blocks / 2, false))?;
         // Moved pages replace memory of the new extent; only its memory after them stays charged.
@@ -622,6 +627,7 @@ fn describe(zones: &Zones, frames: u32, extent: Extent, notes: Notes) {
     zones.frames().set_link(pfn.plus(2), extent.charged);
     zones.frames().set_link(pfn.plus(4), notes.sample);
     zones.frames().set_link(pfn.plus(5), notes.sparse);
+    zones.frames().set_link(pfn.plus(6), extent.node);
     zones.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 

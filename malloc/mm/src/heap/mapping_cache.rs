@@ -27,6 +27,8 @@ pub(super) struct Extent {
     pub(super) blocks: u32,
     /// Number of its first frames that are charged to the budget; no others may be in memory.
     pub(super) charged: u32,
+    /// The node of the thread that took its pageblocks, where its memory lies if that touched it.
+    pub(super) node: u32,
 }
 
 impl Extent {
@@ -50,8 +52,14 @@ impl Extent {
             first: PageblockIndex(self.first.0 + blocks),
             blocks: self.blocks - blocks,
             charged: self.charged - charged,
+            ..self
         };
         (Self { blocks, charged, ..self }, rest)
+    }
+
+    /// Returns whether it begins where `low` ends, on the same node.
+    fn follows(&self, low: &Self) -> bool {
+        self.first == low.end() && self.node == low.node
     }
 
     /// Frames to charge when `next` is joined: those between the charged frames here and `next`.
@@ -74,8 +82,8 @@ pub(super) struct CachedExtent {
     pub(super) number: u64,
 }
 
-const NOTHING: CachedExtent =
-    CachedExtent { extent: Extent { first: PageblockIndex(0), blocks: 0, charged: 0 }, number: 0 };
+const NO_EXTENT: Extent = Extent { first: PageblockIndex(0), blocks: 0, charged: 0, node: 0 };
+const NOTHING: CachedExtent = CachedExtent { extent: NO_EXTENT, number: 0 };
 
 pub(super) struct MappingCache {
     /// Oldest first.
@@ -129,18 +137,21 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// Takes the extent with the most charged frames, if it is shorter than `blocks` pageblocks and
-    /// [enough](WORTH_ENLARGING) frames are charged. The caller may [put it](Self::put) back.
-    pub(super) fn take_largest(&mut self, blocks: u32) -> Option<CachedExtent> {
-        let largest = (0..self.count).max_by_key(|index| self.extents[*index].extent.charged)?;
+    /// Takes the extent of `node` with the most charged frames, if it is shorter than `blocks`
+    /// pageblocks and [enough](WORTH_ENLARGING) frames are charged. The caller may [put
+    /// it](Self::put) back.
+    pub(super) fn take_largest(&mut self, blocks: u32, node: u32) -> Option<CachedExtent> {
+        let largest = (0..self.count)
+            .filter(|index| self.extents[*index].extent.node == node)
+            .max_by_key(|index| self.extents[*index].extent.charged)?;
         let CachedExtent { extent, number } = self.extents[largest];
         let is_worth_it = extent.blocks < blocks && extent.charged >= WORTH_ENLARGING;
         is_worth_it.then(|| CachedExtent { extent: self.remove(largest), number })
     }
 
-    /// Takes up to `blocks` pageblocks from `first` on, if an extent begins there.
-    pub(super) fn take_at(&mut self, first: PageblockIndex, blocks: u32) -> Option<Extent> {
-        let index = self.find(|extent| extent.first == first)?;
+    /// Takes up to `blocks` pageblocks after `low`, if an extent of its node begins there.
+    pub(super) fn take_after(&mut self, low: &Extent, blocks: u32) -> Option<Extent> {
+        let index = self.find(|extent| extent.follows(low))?;
         Some(self.take_front(index, blocks.min(self.extents[index].extent.blocks)))
     }
 
@@ -184,8 +195,8 @@ impl MappingCache {
     }
 
     /// Puts an extent for which there is room. If it was cached before under `number`, it keeps
-    /// this number. Joins the extent with each neighbour if `charge` accepts the gap: the uncharged
-    /// frames at the end of the lower extent.
+    /// this number. Joins the extent with each neighbour of its node if `charge` accepts the gap:
+    /// the uncharged frames at the end of the lower extent.
     pub(super) fn put(
         &mut self,
         extent: Extent,
@@ -195,10 +206,10 @@ impl MappingCache {
         let number = number.unwrap_or(self.so_far);
         self.so_far = self.so_far.max(number + 1);
         let mut kept = CachedExtent { extent, number };
-        if let Some(low) = self.find(|other| other.end() == extent.first) {
+        if let Some(low) = self.find(|other| extent.follows(other)) {
             kept = self.join(kept, low, &charge);
         }
-        if let Some(high) = self.find(|other| other.first == extent.end()) {
+        if let Some(high) = self.find(|other| other.follows(&extent)) {
             kept = self.join(kept, high, &charge);
         }
         let at = self.all().partition_point(|other| other.number < kept.number);
@@ -225,7 +236,7 @@ impl MappingCache {
         }
         self.remove(index);
         let charged = low.charged + missing + high.charged;
-        let extent = Extent { first: low.first, blocks: low.blocks + high.blocks, charged };
+        let extent = Extent { blocks: low.blocks + high.blocks, charged, ..low };
         CachedExtent { extent, number: kept.number.min(other.number) }
     }
 
@@ -329,6 +340,7 @@ mod tests {
         /// extent is older than the extent: none was put with a lower number than `number`.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
+                assert_eq!(node_of(extent.first.0 + block), extent.node, "{extent:?}");
                 let (dirty, put) =
                     self.kept[(extent.first.0 + block) as usize].expect("it is kept");
                 let end = block * PAGEBLOCK_FRAMES + dirty;
@@ -345,14 +357,21 @@ mod tests {
         }
     }
 
+    /// Whole runs of pageblocks belong to a node.
+    fn node_of(block: u32) -> u32 {
+        block / 16 % 2
+    }
+
     fn play(kept: &mut MappingCache, naive: &mut Naive, op: &Op, may_charge: bool) {
         match *op {
             Op::Put { first, blocks, part } => {
                 let blocks = blocks.min(BLOCKS - first);
-                let is_free = |block: &u32| naive.kept[*block as usize].is_none();
+                let node = node_of(first);
+                let is_free =
+                    |block: &u32| naive.kept[*block as usize].is_none() && node_of(*block) == node;
                 let blocks = (first..first + blocks).take_while(is_free).count() as u32;
                 let charged = (blocks * PAGEBLOCK_FRAMES * part).div_ceil(256);
-                let extent = Extent { first: PageblockIndex(first), blocks, charged };
+                let extent = Extent { first: PageblockIndex(first), blocks, charged, node };
                 while let Some(oldest) = kept.make_room_for(extent, MOST) {
                     naive.take(oldest);
                 }
@@ -364,15 +383,15 @@ mod tests {
             Op::Take(blocks) => {
                 let taken = kept.take(blocks, |extent| extent.first.0.is_multiple_of(2));
                 if let Some(extent) = taken {
-                    assert!(
-                        extent.blocks == blocks && extent.first.0.is_multiple_of(2),
-                        "{extent:?}"
-                    );
+                    let is_even = extent.first.0.is_multiple_of(2);
+                    assert!(extent.blocks == blocks && is_even, "{extent:?}");
                     naive.take(extent);
                 }
             }
             Op::TakeAt { first, blocks } => {
-                if let Some(extent) = kept.take_at(PageblockIndex(first), blocks) {
+                let low =
+                    Extent { first: PageblockIndex(first), node: node_of(first), ..NO_EXTENT };
+                if let Some(extent) = kept.take_after(&low, blocks) {
                     assert!(
                         extent.first.0 == first && (1..=blocks).contains(&extent.blocks),
                         "{extent:?}"
@@ -388,8 +407,9 @@ mod tests {
                 }
             }
             Op::TakeLargest { blocks, puts_back } => {
-                let most = kept.all().iter().map(|kept| kept.extent.charged).max();
-                let Some(largest) = kept.take_largest(blocks) else { return };
+                let near = kept.all().iter().filter(|kept| kept.extent.node == 1);
+                let most = near.map(|kept| kept.extent.charged).max();
+                let Some(largest) = kept.take_largest(blocks, 1) else { return };
                 let extent = largest.extent;
                 assert_eq!(Some(extent.charged), most);
                 assert!(extent.blocks < blocks && extent.charged >= WORTH_ENLARGING, "{extent:?}");
@@ -439,7 +459,8 @@ mod tests {
     #[test]
     fn what_is_used_again_does_not_keep_its_neighbours_alive() {
         let mut kept = MappingCache::new();
-        let extent = Extent { first: PageblockIndex(3), blocks: 8, charged: 8 * PAGEBLOCK_FRAMES };
+        let first = PageblockIndex(3);
+        let extent = Extent { first, blocks: 8, charged: 8 * PAGEBLOCK_FRAMES, node: 0 };
         assert_eq!(kept.make_room_for(extent, MOST), None);
         kept.put(extent, None, |_| true);
         let seen = kept.so_far();
