@@ -11,6 +11,7 @@ use super::sequences::Cpus;
 use crate::glibc::weak_address;
 use crate::known::Known;
 use crate::primitive::{AtomicIsize, Ordering, task};
+use crate::topology::memory_node_limit;
 use core::mem::offset_of;
 
 /// Offset of `mm_cid`, a small number of the running thread in its process
@@ -37,7 +38,9 @@ fn find() -> Registration {
     let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(own_area::offset);
     let active = glibc.is_some() || begin_own();
-    let has_mm_cid = active && own_area::features() >= FEATURE_SIZE_MM_CID;
+    // An `mm_cid` moves between nodes: a slot chosen by it would hold objects of several.
+    let has_mm_cid =
+        active && own_area::features() >= FEATURE_SIZE_MM_CID && memory_node_limit() == 1;
     let slot_field = offset + if has_mm_cid { MM_CID } else { CPU_ID };
     Registration { offset, slot_field, active }
 }

@@ -1,6 +1,7 @@
 //! Restartable sequences of the CPU: the object fast path.
 //!
-//! A sequence chooses its slot by `mm_cid` where the kernel provides that number, else by `cpu_id`.
+//! A sequence chooses its slot by `mm_cid` where the kernel provides that number and the machine
+//! has one NUMA node, else by `cpu_id`.
 //! It leaves if `cpu_id` is negative, because then the thread has no registration. The file of the
 //! architecture has the text of the sequences; this one calls them.
 
