@@ -311,6 +311,12 @@ aarch64: ## libquarry.so in emulated machines for aarch64, with pages of 4, 16 a
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh --system
 
+.PHONY: nodes
+nodes: ## libquarry-full.so in emulated machines with two and four NUMA nodes
+	@scripts/setup.sh nodes
+	@$(MAKE) --no-print-directory $(FULL)
+	@scripts/nodes.sh
+
 # For scripts/musl.sh.
 .PHONY: smaller
 smaller:

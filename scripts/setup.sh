@@ -3,7 +3,7 @@
 # root nor a network. The demo cannot do without the compiler's packages; if others cannot be
 # installed, this script names them, and the demo goes on.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|nodes|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,8 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
     build | demo | peers | programs | foreign | deb) purpose=$1 ;;
-    slurm | one-heap | musl | aarch64 | test) purpose=$1 ;;
-    *) fail "usage: $0 build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|test" ;;
+    slurm | one-heap | musl | aarch64 | nodes | test) purpose=$1 ;;
+    *) fail "usage: $0 $(sed -n 's|^#   scripts/setup.sh ||p' "$0")" ;;
 esac
 
 # Servers lie in folders that are not in a user's PATH.
@@ -60,7 +60,7 @@ fi
 if [[ $purpose == demo ]]; then
     need_redis
 elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
-    $purpose != musl && $purpose != aarch64 ]]; then
+    $purpose != musl && $purpose != aarch64 && $purpose != nodes ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
@@ -173,6 +173,9 @@ if [[ $purpose == aarch64 || $purpose == test ]]; then
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user
     need 'has_command qemu-system-aarch64' qemu-system-arm
+fi
+if [[ $purpose == nodes || $purpose == test ]]; then
+    need 'has_command qemu-system-x86_64' qemu-system-x86
 fi
 if [[ $purpose == aarch64 ]]; then
     need 'has_command aarch64-linux-gnu-g++' g++-aarch64-linux-gnu

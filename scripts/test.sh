@@ -72,6 +72,7 @@ steps_of_all=(
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
     "install    Debian packages built, installed, used and removed; crates packaged [lab]"
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
+    "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
@@ -82,14 +83,14 @@ steps_of_all=(
 [[ -z $all ]] || steps=("${steps_of_all[@]}")
 # These steps mostly wait, or keep only one CPU busy: they run at the same time as the steps after
 # them, and their output is printed at the end.
-readonly BESIDE=" aarch64 bench "
+readonly BESIDE=" aarch64 nodes bench "
 
 step_setup() { scripts/setup.sh test; }
 
 step_scripts() {
     local script
     for script in scripts/*.sh scripts/foreign/*.sh scripts/programs/*.sh scripts/programs/*.inc \
-        scripts/aarch64/*.sh scripts/aarch64/*.inc \
+        scripts/*.inc scripts/aarch64/*.sh scripts/aarch64/*.inc \
         .ci/run; do
         bash -n "$script" || return
     done
@@ -142,6 +143,12 @@ step_musl() { scripts/musl.sh --test; }
 
 # scripts/aarch64.sh skips the emulated machines where Debian's packages for arm64 cannot be had.
 step_aarch64() { scripts/setup.sh aarch64; scripts/aarch64.sh --system; }
+
+# scripts/nodes.sh skips the step where qemu or Debian's kernel cannot be had.
+step_nodes() {
+    scripts/setup.sh nodes
+    built stripped-libraries release/libquarry-full.so && scripts/nodes.sh
+}
 
 # The crate also with fewer features: a link to what needs a feature is broken without it.
 step_docs() {
