@@ -22,6 +22,11 @@ PATTERNS = {
     "strings": "20,000 texts that grow word by word",
     "tree": "records in maps and lists, built and dropped",
 }
+JOBS = {
+    "sqlite": "rows, an index, changes and a join in memory",
+    "json": "a document of some hundred KiB, 30 times read, changed and written",
+    "compiler": "syntax trees of a file in Rust, 60 times",
+}
 BEGIN, END = "<!-- begin: scripts/musl.sh -->", "<!-- end -->"
 
 
@@ -40,9 +45,9 @@ def shown(values, digits):
 
 
 def table(folder, rounds):
-    """The rows of both tables; a round runs all allocators, in an order that turns."""
-    times, peaks = [], []
-    for pattern in [*PATTERNS, "sleep"]:
+    """The rows of all tables; a round runs all allocators, in an order that turns."""
+    times, jobs, peaks = [], [], []
+    for pattern in [*PATTERNS, *JOBS, "sleep"]:
         seen = {allocator: [] for allocator in ALLOCATORS}
         for number in range(rounds):
             turn = number % len(ALLOCATORS)
@@ -50,14 +55,17 @@ def table(folder, rounds):
                 seen[allocator].append(run(folder, allocator, pattern))
         print(pattern, {name: statistics.median(it) for name, it in seen.items()}, flush=True)
         of = lambda index: [[it[index] for it in seen[name]] for name in ALLOCATORS]
-        if pattern != "sleep":
+        if pattern in PATTERNS:
             cells = " | ".join(shown(values, 1) for values in of(0))
             times.append(f"| {pattern}: {PATTERNS[pattern]} | {cells} |")
+        if pattern in JOBS:
+            cells = " | ".join(shown([ns / 1e6 for ns in values], 0) for values in of(0))
+            jobs.append(f"| {pattern}: {JOBS[pattern]} | {cells} |")
         kib = [" | ".join(f"{statistics.median(values):.0f}" for values in of(at)) for at in (1, 2)]
         peaks.append(f"| {pattern} | {kib[0]} |")
         if pattern == "sleep":
             peaks.append(f"| sleep, without pages of files | {kib[1]} |")
-    return times, peaks
+    return times, jobs, peaks
 
 
 def processor():
@@ -68,7 +76,7 @@ def processor():
 
 def main():
     folder, rounds, page = pathlib.Path(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
-    times, peaks = table(folder, rounds)
+    times, jobs, peaks = table(folder, rounds)
     head = "musl's own | mimalloc | Quarry |"
     text = "\n".join([
         BEGIN,
@@ -78,6 +86,10 @@ def main():
         f"| nanoseconds a request: median [quartiles] | {head}",
         "|---|---:|---:|---:|",
         *times,
+        "",
+        f"| milliseconds a job: median [quartiles] | {head}",
+        "|---|---:|---:|---:|",
+        *jobs,
         "",
         f"| peak of resident memory, KiB | {head}",
         "|---|---:|---:|---:|",

@@ -1,6 +1,6 @@
-//! One pattern of requests: `musl-patterns PATTERN` prints its nanoseconds for each request, the
-//! peak of its resident memory in KiB, and how much at its end was in no file. `scripts/musl.sh`
-//! runs it with each allocator.
+//! One pattern of requests, or one job: `musl-patterns PATTERN` prints its nanoseconds for each
+//! request (of a job, for all of it), the peak of its resident memory in KiB, and how much at its
+//! end was in no file. `scripts/musl.sh` runs it with each allocator.
 //!
 //! With the feature `quarry` or `mimalloc` that allocator serves, else musl's own.
 
@@ -20,7 +20,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// A pattern returns how many requests it made.
 type Pattern = fn() -> u64;
 
-const PATTERNS: [(&str, Pattern); 8] = [
+const PATTERNS: [(&str, Pattern); 11] = [
     ("pairs", pairs),
     ("batches", batches),
     ("working-set", working_set),
@@ -28,6 +28,9 @@ const PATTERNS: [(&str, Pattern); 8] = [
     ("handover", handover),
     ("strings", strings),
     ("tree", tree),
+    ("sqlite", sqlite),
+    ("json", json),
+    ("compiler", compiler),
     ("sleep", sleep),
 ];
 
@@ -146,6 +149,53 @@ fn tree() -> u64 {
         black_box(records);
     }
     DOCUMENTS * 1000 * 26
+}
+
+/// Tables in memory: rows, an index, changes, a join.
+fn sqlite() -> u64 {
+    for _ in 0..4 {
+        let database = rusqlite::Connection::open_in_memory().expect("there is memory");
+        database.execute_batch(include_str!("../job.sql")).expect("it is SQL");
+    }
+    1
+}
+
+/// A document of some hundred KiB, read, changed and written.
+fn json() -> u64 {
+    let mut random = Random(23);
+    let record = |number: usize, random: &mut Random| {
+        serde_json::json!({
+            "id": number, "name": format!("record {number}"), "score": random.next() as f64 / 7.0,
+            "tags": ["a", "longer tag", format!("{:x}", random.next())], "parent": null,
+        })
+    };
+    let records = (0..3000).map(|number| record(number, &mut random)).collect();
+    let mut text = serde_json::Value::Array(records).to_string();
+    for _ in 0..30 {
+        let mut value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        let number = random.next() as usize;
+        let records = value.as_array_mut().expect("an array");
+        let at = number % records.len();
+        records[at] = record(number, &mut random);
+        text = value.to_string();
+    }
+    black_box(text);
+    1
+}
+
+/// The syntax trees of this file, of which each function stays for a while.
+fn compiler() -> u64 {
+    let mut functions: BTreeMap<String, syn::ItemFn> = BTreeMap::new();
+    for round in 0..60 {
+        let file = syn::parse_file(include_str!("main.rs")).expect("it compiles");
+        for item in file.items {
+            if let syn::Item::Fn(item) = item {
+                functions.insert(format!("{} {}", item.sig.ident, round % 7), item);
+            }
+        }
+    }
+    black_box(functions);
+    1
 }
 
 /// A program that does nothing.
