@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! stack   one instance of everything below, with its policies as type parameters
+//! own_heap   heaps that a program makes, each with slabs and an account of its own
 //! heap    request -> slab cache, extent of frames or mapping
 //! slab    kmem caches; one file per policy behind one trait
 //! pcp     per-CPU page lists; one file per policy
@@ -17,6 +18,8 @@
 
 pub mod frame;
 pub mod heap;
+#[cfg(feature = "heaps")]
+pub mod own_heap;
 pub mod pcp;
 pub mod slab;
 pub mod stack;

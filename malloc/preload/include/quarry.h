@@ -12,6 +12,9 @@
  * it while another one uses it. */
 typedef struct quarry_cache quarry_cache;
 
+/* A heap of the program. It is a number in disguise, never an address. */
+typedef struct quarry_heap quarry_heap;
+
 /* Objects of a cache that are held ready. */
 typedef struct quarry_reserve quarry_reserve;
 
@@ -89,6 +92,36 @@ typedef struct quarry_registration quarry_registration;
  Level of pressure: nearly all that reclaim examines is in use, or the high mark is out of reach.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
+
+/*
+ The counts of a heap, in bytes unless a field says otherwise.
+ */
+typedef struct {
+  /*
+   Objects in use, each rounded up to the size of its class.
+   */
+  size_t used;
+  /*
+   The pages that the heap has.
+   */
+  size_t charged;
+  /*
+   The maximum of charged; SIZE_MAX without a limit.
+   */
+  size_t limit;
+  /*
+   Number of objects that were handed out.
+   */
+  size_t allocs;
+  /*
+   Number of objects that were given back, or went with a reset.
+   */
+  size_t frees;
+  /*
+   Number of requests that the limit refused.
+   */
+  size_t refused;
+} quarry_heap_stats;
 
 /*
  How full the slab of an object is, and how full all slabs for objects of its size are. Free
@@ -314,6 +347,96 @@ int quarry_set_limit(size_t bytes);
  limit.
  */
 size_t quarry_limit(void);
+
+/*
+ Creates a heap: memory that goes at once, and whose amount is bounded. Any thread may use it.
+ Its objects share no page with those of another heap. free, realloc, malloc_usable_size and
+ their relatives serve them like all other memory, on any thread; realloc leaves an object in its
+ heap. The pages of the heap take at most limit bytes, rounded down to 4 KiB, at least one page;
+ 0 or SIZE_MAX: no limit. The first 32 bytes of the name are kept.
+
+ A heap without objects takes less than 1 KiB, and 4 KiB for each size of objects in use.
+
+ Every use of a heap that was destroyed prints a line with its name and aborts, and so does a
+ free of its memory until that memory serves again.
+
+ Returns NULL with EINVAL (a name that is NULL or not UTF-8), ENOMEM, or ENOTSUP if
+ QUARRY_DISABLE=1. The other functions return NULL, 0 or -1 with EINVAL if the heap is NULL.
+
+ The name ends with a NUL.
+ */
+quarry_heap *quarry_heap_create(const char *name, size_t limit);
+
+/*
+ malloc in a heap. Returns NULL with ENOMEM if the limit of the heap is reached, also after
+ quarry_heap_on_pressure's function was called, or if there is no memory.
+ */
+void *quarry_heap_malloc(quarry_heap *heap, size_t size);
+
+/*
+ calloc in a heap. Fails like quarry_heap_malloc, and if the product overflows.
+ */
+void *quarry_heap_calloc(quarry_heap *heap, size_t count, size_t size);
+
+/*
+ aligned_alloc in a heap. Fails like quarry_heap_malloc, and with EINVAL for an alignment that is
+ no power of two.
+ */
+void *quarry_heap_aligned_alloc(quarry_heap *heap, size_t align, size_t size);
+
+/*
+ realloc into a heap: an object of another heap, or of malloc, moves. With NULL this is
+ quarry_heap_malloc, with a size of 0 it is free. If it fails, like quarry_heap_malloc, the
+ object is unchanged.
+
+ `pointer` is NULL or an object in use, which is not used any more if this succeeds.
+ */
+void *quarry_heap_realloc(quarry_heap *heap, void *pointer, size_t size);
+
+/*
+ Frees all objects of a heap at once, which keeps its pages for further objects.
+
+ No code uses the objects any more.
+ */
+void quarry_heap_reset(quarry_heap *heap);
+
+/*
+ Frees all objects of a heap at once, and ends it; NULL is ignored.
+
+ No code uses the objects any more.
+ */
+void quarry_heap_destroy(quarry_heap *heap);
+
+/*
+ Bytes of a heap's objects in use.
+ */
+size_t quarry_heap_used(quarry_heap *heap);
+
+/*
+ Writes the counts of a heap to the first `bytes` bytes of `out`: programs with an older quarry.h
+ have fewer counts. Returns 0, or -1 with EINVAL.
+
+ `out` has room for `bytes` bytes.
+ */
+int quarry_heap_stat(quarry_heap *heap, quarry_heap_stats *out, size_t bytes);
+
+/*
+ Changes the limit of a heap, as of quarry_heap_create; its objects stay. Returns 0, or -1 with
+ EINVAL.
+ */
+int quarry_heap_set_limit(quarry_heap *heap, size_t limit);
+
+/*
+ Sets the function that is called when a request for this many bytes has reached the limit of a
+ heap, on the thread of the request, which then tries once more; NULL: none. The function may
+ call every function, and free or raise the limit. Requests of its own to the heap fail at the
+ limit. Returns 0, or -1 with EINVAL.
+
+ Any thread may call the function with the context while the heap lives.
+ */
+int quarry_heap_on_pressure(quarry_heap *heap,
+                            void (*tell)(void *context, size_t bytes),
+                            void *context);
 
 /*
  Checks every invariant of the heap: returns 0 if all hold; otherwise prints the broken invariant

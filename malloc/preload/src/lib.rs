@@ -29,6 +29,8 @@ mod namespaces;
 #[cfg(feature = "full")]
 mod occupancy_api;
 #[cfg(feature = "full")]
+mod own_heap_api;
+#[cfg(feature = "full")]
 mod page_cache_api;
 mod profile_api;
 mod runtime;

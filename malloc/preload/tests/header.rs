@@ -10,8 +10,9 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files with the functions and constants that the header declares.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "src/heap_api.rs",
+    "src/own_heap_api.rs",
     "src/occupancy_api.rs",
     "src/cache_api.rs",
     "src/page_cache_api.rs",
@@ -30,6 +31,9 @@ const OPAQUE: &str = "
 /* A cache of objects of one size. It is a number in disguise, never an address. No thread destroys
  * it while another one uses it. */
 typedef struct quarry_cache quarry_cache;
+
+/* A heap of the program. It is a number in disguise, never an address. */
+typedef struct quarry_heap quarry_heap;
 
 /* Objects of a cache that are held ready. */
 typedef struct quarry_reserve quarry_reserve;
@@ -54,6 +58,7 @@ fn config() -> Config {
     let opaque = [
         ("QuarryCache", "quarry_cache"),
         ("QuarryReserve", "quarry_reserve"),
+        ("QuarryHeap", "quarry_heap"),
         ("QuarryMapping", "quarry_mapping"),
         ("QuarryPage", "quarry_page"),
         ("QuarryRegistration", "quarry_registration"),
@@ -61,6 +66,7 @@ fn config() -> Config {
     let structures = [
         ("QuarryBacking", "quarry_backing"),
         ("QuarryBudget", "quarry_budget"),
+        ("QuarryHeapStats", "quarry_heap_stats"),
         ("QuarryShrinker", "quarry_shrinker"),
         ("QuarryGroupLimits", "quarry_group_limits"),
         ("QuarryOccupancy", "quarry_occupancy_t"),

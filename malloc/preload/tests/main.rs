@@ -25,6 +25,7 @@ mod foreign;
 #[cfg(target_arch = "x86_64")]
 mod frames;
 mod header;
+mod heaps;
 mod hostile;
 mod life;
 mod limits;

@@ -16,7 +16,8 @@
 //! does; a wrong name or value prints one line, and the program continues. With `QUARRY_DISABLE=1`
 //! the C library serves every request.
 //!
-//! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `profile` adds the
+//! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `heaps` adds `Heap`;
+//! `profile` adds the
 //! module `profile` and `QUARRY_PROFILE`; `guard` adds `QUARRY_GUARD`; `checks` adds `QUARRY_DEBUG`
 //! and `QUARRY_HARDEN` as well; `override` serves the C and C++ code of the program, too, which
 //! stays on the C library's `malloc` without it; `std`, the default, adds files and conversions
@@ -36,7 +37,7 @@
 // Each file uses only files above it; `system` stands alone.
 //
 //     error, instance
-//     gate, file_name
+//     gate, file_name, heap_pressure
 //     balancer, written
 //     limits, heap_profile, statistics
 //     settings
@@ -47,10 +48,10 @@
 //     process, resize
 //     profile
 //     at_load
-//     checks, raw_cache, pages
+//     checks, raw_cache, raw_heap, pages
 //     raw_reserve
 //     cache
-//     constructed
+//     constructed, heap
 //     page_cache, abi, dlopen
 #[cfg(feature = "std")]
 extern crate std;
@@ -77,6 +78,10 @@ mod error;
 mod file_name;
 mod fork;
 mod gate;
+#[cfg(feature = "heaps")]
+mod heap;
+#[cfg(feature = "heaps")]
+mod heap_pressure;
 #[cfg_attr(not(feature = "profile"), path = "no_heap_profile.rs")]
 mod heap_profile;
 mod instance;
@@ -92,6 +97,8 @@ mod process;
 #[cfg(feature = "profile")]
 pub mod profile;
 mod raw_cache;
+#[cfg(feature = "heaps")]
+mod raw_heap;
 mod raw_reserve;
 mod record;
 mod resize;
@@ -106,6 +113,8 @@ pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
 pub use error::{Error, OsError};
+#[cfg(feature = "heaps")]
+pub use heap::{Heap, HeapBox};
 use instance::{STACK, is_ready, zones};
 #[cfg(feature = "page-cache")]
 pub use page_cache::{
@@ -165,6 +174,11 @@ pub use quarry_sys::lock::LockStats;
 use quarry_sys::own_stack;
 use quarry_sys::percpu::Object;
 pub use raw_cache::RawCache;
+#[cfg(feature = "heaps")]
+pub use raw_heap::HeapStats;
+#[cfg(feature = "heaps")]
+#[cfg(feature = "internals")]
+pub use raw_heap::RawHeap;
 pub use raw_reserve::RawReserve;
 pub use resize::{Progress, Resize};
 
@@ -411,6 +425,9 @@ mod guides {
     struct ApiExamples;
     #[doc = include_str!("../README.md")]
     struct ReadMe;
+    #[cfg(feature = "heaps")]
+    #[doc = include_str!("../../../docs/heaps.md")]
+    struct HeapsGuide;
     #[doc = include_str!("../../../docs/budget.md")]
     struct BudgetGuide;
 }

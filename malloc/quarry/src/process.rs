@@ -4,12 +4,16 @@
 
 use crate::balancer::{Balancer, Cache};
 use crate::error::{Error, accept};
+#[cfg(feature = "heaps")]
+use crate::heap_pressure::tell;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
 use core::ptr::NonNull;
 use quarry_mm::frame::{FRAME_BYTES, Kind};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
+#[cfg(feature = "heaps")]
+use quarry_mm::own_heap::{Missed, OwnHeapId};
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{
@@ -337,8 +341,49 @@ pub unsafe fn realloc_slow(object: Object, size: usize, align: usize) -> Option<
     if align <= MIN_ALIGN && STACK.large_stays(object, size) {
         return Some(object);
     }
+    #[cfg(feature = "heaps")]
+    if let Some(heap) = STACK.own_heap_at(object.as_ptr()) {
+        let request = Request::of(size).aligned(align);
+        // SAFETY: the caller's promise is passed on; after a success comes no further attempt.
+        return serve_own(heap, size, "realloc", || unsafe { STACK.own_realloc(object, request) });
+    }
     // SAFETY: the caller's promise is passed on.
     serve(size, || unsafe { STACK.realloc(object, Request::of(size).aligned(align)) })
+}
+
+/// Serves a request from an own heap after [`Stack::own_take`]. `entry` is for reports.
+#[cfg(feature = "heaps")]
+#[cold]
+#[inline(never)]
+pub(crate) fn alloc_own(heap: OwnHeapId, request: Request, entry: &str) -> Option<Object> {
+    serve_own(heap, request.size, entry, || STACK.own_alloc(heap, request))
+}
+
+/// Makes attempts, which need up to `size` bytes, until one succeeds or no more may help: at the
+/// limit of the heap, once more after the program was told.
+#[cfg(feature = "heaps")]
+#[cold]
+#[inline(never)]
+fn serve_own(
+    heap: OwnHeapId,
+    size: usize,
+    entry: &str,
+    attempt: impl Fn() -> Result<Object, Missed>,
+) -> Option<Object> {
+    let once = || on_instance(size, &attempt).unwrap_or(Err(Missed::NoMemory));
+    let mut done = once();
+    if done == Err(Missed::Limit) && tell(heap, size) {
+        done = once();
+    }
+    match done {
+        Ok(object) => Some(object),
+        Err(Missed::Dead) => STACK.own.no_heap(entry, heap),
+        Err(Missed::Limit) => {
+            STACK.own.heap(heap.number)?.note_refused();
+            None
+        }
+        Err(_) => serve_again(size, &|| attempt().ok()),
+    }
 }
 
 /// Same as [`Stack::usable_size`].
@@ -507,10 +552,36 @@ pub unsafe fn free(object: Object) {
 #[cold]
 #[inline(never)]
 pub unsafe fn free_refused(object: Object, refusal: NotFreed) {
+    #[cfg(feature = "heaps")]
+    if refusal == NotFreed::Kind(Kind::OWN)
+        // SAFETY: the caller's promise is passed on.
+        && unsafe { free_own(object) }
+    {
+        return;
+    }
     // SAFETY: the caller's promise is passed on.
     unsafe {
         if refusal != NotFreed::Kind(Kind::PAGES) || !STACK.free_listed(object.as_ptr()) {
             free_inside(object, refusal);
+        }
+    }
+}
+
+/// Frees an object of an own heap's slab outside the gate; returns false, and does nothing, if it
+/// is not one, or not in use. Keeps `errno`.
+///
+/// # Safety
+/// Same as [`Stack::free`].
+#[cfg(feature = "heaps")]
+#[inline(always)]
+unsafe fn free_own(object: Object) -> bool {
+    // SAFETY: the caller's promise is passed on.
+    match unsafe { STACK.own_give(object.as_ptr()) } {
+        None => false,
+        Some(0) => true,
+        Some(emptied) => {
+            giving_back(|| STACK.own_trim(emptied));
+            true
         }
     }
 }

@@ -193,8 +193,9 @@ impl<C: StackConfig> Checker<'_, C> {
         };
         let kind = self.frames().kind(pfn);
         let cache = cache_of(self.frames(), pfn);
-        // These have no record: objects of other caches, samples of the heap profile, and pages.
-        let has_none = [Kind::SAMPLED, Kind::BARE].contains(&kind);
+        // These have no record: objects of other caches, samples of the heap profile, pages, and
+        // memory of own heaps.
+        let has_none = [Kind::SAMPLED, Kind::BARE, Kind::OWN].contains(&kind);
         if has_none || cache.is_some_and(|id| !is_of_malloc(id)) {
             return None;
         }

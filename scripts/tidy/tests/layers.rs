@@ -41,15 +41,15 @@ const TIDY: &str = "quarry-tidy";
 
 /// Modules of these crates from the bottom up.
 const MODULES: &[(&str, &[&str])] = &[
-    ("malloc/mm/src/", &["frame", "zone", "pcp", "slab", "heap", "stack"]),
+    ("malloc/mm/src/", &["frame", "zone", "pcp", "slab", "heap", "own_heap", "stack"]),
     ("malloc/cache/src/", &["lru", "page_cache", "stack"]),
     ("lab/eras/src/", &["registry", "lru", "pages", "slab"]),
 ];
 
 /// A crate, and the crates not below it that only its tests use.
 const FOR_TESTS: &[(&str, &[&str])] = &[
-    ("quarry-mm", &["quarry-cache", "quarry-watch"]),
-    // Its tests enable its features.
+    // The tests of a crate enable its features.
+    ("quarry-mm", &["quarry-cache", "quarry-watch", "quarry-mm"]),
     ("quarry-alloc", &["quarry-alloc"]),
 ];
 

@@ -1,13 +1,15 @@
 //! Frames: their numbers, their descriptors, and the window that they lie in.
 //!
 //! Order of the files, each using only those before it: `order`, `pfn`, `migratetype`, `prices`;
-//! `bits`, `array`, `growing`, `list`, `metadata`, `window`; `block_bits`, `arena`, `pageblock`,
-//! `table`; `memory`.
+//! `bits`, `array`, `growing`, `list`, `metadata`, `window`; `block_bits`, `arena`, `chunks`,
+//! `pageblock`, `table`; `memory`.
 
 mod arena;
 mod array;
 mod bits;
 mod block_bits;
+#[cfg(feature = "heaps")]
+mod chunks;
 mod growing;
 mod list;
 mod memory;
@@ -26,6 +28,8 @@ pub use arena::{Arena, Side, Wanted};
 pub use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
+#[cfg(feature = "heaps")]
+pub(crate) use chunks::Chunks;
 pub use growing::{DOWN, GrowingArray};
 pub use list::{Back, End, FrontList, Link, Links, List, Member, members};
 pub use memory::{Memory, Taken};

@@ -31,6 +31,9 @@ impl Kind {
     /// no shift to find its entry. The product takes a second byte per frame, 0.02 % of the memory.
     pub const STEP: u16 = 16;
     pub(crate) const LAST_CACHE: u8 = 239;
+    /// In a slab of an own heap, or head of its block or mapping; `link` holds the number of its
+    /// descriptor.
+    pub const OWN: Self = Self(247);
     /// Head of a guard: frames after objects that fault; `link` tells how.
     pub const GUARD: Self = Self(248);
     /// Head of a block of pages that the program asked for as such; no check writes into it.

@@ -125,4 +125,13 @@ pub enum Misuse {
     Unowned(Pfn),
     /// The pointer never came from this stack.
     Foreign,
+    /// The own heap with this number, of which the memory was, has been destroyed.
+    #[cfg(feature = "heaps")]
+    HeapGone(u32),
+    /// An object of the own heap with this number, and of so many bytes, is not in use.
+    #[cfg(feature = "heaps")]
+    NotInUseInHeap(u32, usize),
+    /// The pointer lies inside an object of the own heap with this number, and of so many bytes.
+    #[cfg(feature = "heaps")]
+    InsideObjectOfHeap(u32, usize),
 }

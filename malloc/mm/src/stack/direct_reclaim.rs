@@ -109,6 +109,7 @@ impl<C: StackConfig> Stack<C> {
         used < before
             || used > before && frames <= room
             || [Stash::Mappings, Stash::Withheld, Stash::Lists].iter().any(|it| self.holds(*it))
+            || self.has_gone_slabs()
             || coarse_ns() >= until
             || own_stack::run(|| self.caches.iter().any(|cache| self.has_freed(cache)))
     }

@@ -11,6 +11,8 @@ use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{CheckOptions, LARGEST_REQUEST, Mappings, classes};
+#[cfg(feature = "heaps")]
+use crate::own_heap::OwnHeaps;
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{
     Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
@@ -214,6 +216,9 @@ pub struct Stack<C: StackConfig> {
     /// The instruments.
     pub watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
+    /// The own heaps.
+    #[cfg(feature = "heaps")]
+    pub own: OwnHeaps,
 }
 
 // SAFETY: `init` writes `built` once, before it sets `is_built` with release ordering, and readers
@@ -258,6 +263,8 @@ impl<C: StackConfig> Stack<C> {
             footprint: Footprint::new(),
             cache: ManuallyDrop::new(C::Cache::NEW),
             built: UnsafeCell::new(MaybeUninit::uninit()),
+            #[cfg(feature = "heaps")]
+            own: OwnHeaps::new(),
         }
     }
 

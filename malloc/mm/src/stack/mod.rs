@@ -11,9 +11,9 @@
 //! ```text
 //! call, instruments, budget_stats, miss, stash -> cached_pages
 //! deferral, fast_path, footprint, retention, large, withheld
-//!     -> instance -> guarded_slabs, withholding -> stashes -> reap -> bounding, direct_reclaim
-//!     -> reclaim -> owner -> caches -> request -> resize -> listed, moving, pages, host
-//!     -> locks -> stats -> print, record, validate
+//!     -> instance -> guarded_slabs, withholding -> own_frames -> stashes -> reap
+//!     -> bounding, direct_reclaim -> reclaim -> owner -> caches, own_heaps -> request -> resize
+//!     -> listed, moving, pages, host -> locks -> stats -> print, record, validate
 //! ```
 
 mod bounding;
@@ -34,6 +34,10 @@ mod listed;
 mod locks;
 mod miss;
 mod moving;
+#[cfg(feature = "heaps")]
+mod own_frames;
+#[cfg(feature = "heaps")]
+mod own_heaps;
 mod owner;
 mod pages;
 mod print;

@@ -14,6 +14,9 @@ pub(super) enum Owner {
     Pages(Pfn),
     Mapping(Pfn),
     Sampled(Pfn),
+    /// The frame of an object, a block or a mapping of an own heap.
+    #[cfg(feature = "heaps")]
+    Own(Pfn),
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -58,6 +61,8 @@ impl<C: StackConfig> Stack<C> {
             Kind::SAMPLED if is_start && self.watch.sampled(self, pfn).is_some() => {
                 Ok(Owner::Sampled(pfn))
             }
+            #[cfg(feature = "heaps")]
+            Kind::OWN => self.own_find(pfn, address).map(Owner::Own),
             Kind::PAGES | Kind::BARE | Kind::MAPPING | Kind::SAMPLED => Err(Misuse::InsideBlock),
             _ => Err(Misuse::Unowned(pfn)),
         }
@@ -75,6 +80,8 @@ impl<C: StackConfig> Stack<C> {
                 Kind::PAGES | Kind::BARE | Kind::MAPPING | Kind::SAMPLED => {
                     self.frames_of_block(head)
                 }
+                #[cfg(feature = "heaps")]
+                Kind::OWN => self.own_frames(head).0,
                 _ => 0,
             };
             head.0.saturating_add(length) > pfn.0
@@ -101,6 +108,8 @@ impl<C: StackConfig> Stack<C> {
             Owner::Sampled(pfn) => {
                 self.watch.sampled(self, pfn).map_or(0, |sampled| sampled.usable)
             }
+            #[cfg(feature = "heaps")]
+            Owner::Own(pfn) => self.own_bytes(pfn),
         }
     }
 
@@ -142,6 +151,22 @@ impl<C: StackConfig> Stack<C> {
             Misuse::InsideBlock => end(format_args!("pointer into the middle of a block")),
             Misuse::Unowned(pfn) => self.misuse(entry, address, self.unowned(pfn)),
             Misuse::Foreign => end(format_args!("pointer was not allocated by quarry")),
+            #[cfg(feature = "heaps")]
+            Misuse::HeapGone(of) => end(format_args!(
+                "memory of heap {}, which was destroyed",
+                self.own.name(of).as_str()
+            )),
+            #[cfg(feature = "heaps")]
+            Misuse::NotInUseInHeap(of, bytes) => end(format_args!(
+                "object of {bytes} bytes of heap {} is not in use: freed already, or never \
+                 allocated",
+                self.own.name(of).as_str()
+            )),
+            #[cfg(feature = "heaps")]
+            Misuse::InsideObjectOfHeap(of, bytes) => end(format_args!(
+                "pointer into the middle of an object of {bytes} bytes of heap {}",
+                self.own.name(of).as_str()
+            )),
         }
     }
 }

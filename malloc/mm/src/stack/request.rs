@@ -243,6 +243,8 @@ impl<C: StackConfig> Stack<C> {
                 self.mappings.free(self.pages().zones(), pfn);
                 self.large.mappings.note_freed();
             }
+            #[cfg(feature = "heaps")]
+            Owner::Own(pfn) => self.own_free(pfn, object.as_ptr()),
         }
     }
 

@@ -87,6 +87,8 @@ impl<C: StackConfig> Stack<C> {
                 frames_of(size) == Some(self.frames_of_block(pfn))
             }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
+            #[cfg(feature = "heaps")]
+            (Owner::Own(_), _) => size <= self.bytes_of(owner),
             (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {
                 // The C++ library rounds a size up to the alignment, and 0 bytes up to 1.
                 let rounded =
@@ -153,6 +155,11 @@ impl<C: StackConfig> Stack<C> {
             return resized;
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
+        #[cfg(feature = "heaps")]
+        if let Owner::Own(_) = owner {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.own_realloc(object, request) }.ok();
+        }
         let old = self.bytes_of(owner);
         // With checks on, only an allocation without a record comes here: a sampled one, or a block
         // of pages. It gets a record now.
@@ -194,6 +201,8 @@ impl<C: StackConfig> Stack<C> {
             }
             Owner::Mapping(pfn) if size > LARGEST_BLOCK / 2 => self.resize_mapping(pfn, size),
             Owner::Mapping(_) => None,
+            #[cfg(feature = "heaps")]
+            Owner::Own(_) => None,
         }
     }
 

@@ -20,6 +20,14 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    /// Returns whether slabs of destroyed heaps wait for late uses.
+    pub(super) fn has_gone_slabs(&self) -> bool {
+        #[cfg(feature = "heaps")]
+        return self.own.gone_frames() > 0;
+        #[cfg(not(feature = "heaps"))]
+        false
+    }
+
     pub(super) fn give(&self, stash: Stash, frames: u32) {
         match stash {
             Stash::Mappings => {
@@ -53,6 +61,8 @@ impl<C: StackConfig> Stack<C> {
 
     pub(super) fn shrink_all(&self) {
         let _active = self.pages().zones().reclaiming(|_| true);
+        #[cfg(feature = "heaps")]
+        self.own_release_gone(0);
         for stash in Stash::BY_PRICE.into_iter().skip(Stash::IN_PARTS.len()) {
             self.give(stash, u32::MAX);
         }

@@ -21,6 +21,9 @@ struct Census {
     cached_pages: u64,
     mappings: usize,
     of_mappings: u64,
+    /// Frames of slabs and blocks of own heaps, gone ones too, and of their mappings.
+    #[cfg(feature = "heaps")]
+    of_own: u64,
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -36,6 +39,8 @@ impl<C: StackConfig> Stack<C> {
         C::Cache::validate(self)?;
         let census = self.census()?;
         self.check_slabs(&census)?;
+        #[cfg(feature = "heaps")]
+        self.own.validate(census.of_own)?;
         self.check_budget(&census)
     }
 
@@ -46,6 +51,8 @@ impl<C: StackConfig> Stack<C> {
             cached_pages: 0,
             mappings: 0,
             of_mappings: 0,
+            #[cfg(feature = "heaps")]
+            of_own: 0,
         };
         let frames = self.frames();
         let pageblocks = self.pages().zones().memory().pageblocks();
@@ -77,6 +84,8 @@ impl<C: StackConfig> Stack<C> {
                         let charged = self.mappings.charged(self.pages().zones(), pfn);
                         census.of_mappings += u64::from(charged);
                     }
+                    #[cfg(feature = "heaps")]
+                    Kind::OWN => self.count_own(pfn, &mut census),
                     kind if kind.is_cache() => census.of_cache[usize::from(kind.0)] += 1,
                     _ => {}
                 }
@@ -93,6 +102,18 @@ impl<C: StackConfig> Stack<C> {
         } else {
             census.of_blocks += u64::from(self.frames().link(pfn));
         }
+    }
+
+    #[cfg(feature = "heaps")]
+    fn count_own(&self, pfn: Pfn, census: &mut Census) {
+        let (frames, is_mapping) = self.own_frames(pfn);
+        if is_mapping {
+            census.mappings += 1;
+            census.of_mappings += u64::from(self.mappings.charged(self.pages().zones(), pfn));
+        } else {
+            census.of_blocks += u64::from(frames);
+        }
+        census.of_own += u64::from(frames);
     }
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {

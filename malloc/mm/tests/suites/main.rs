@@ -32,6 +32,7 @@ mod misuse;
 mod moving;
 mod no_cache;
 mod nodes;
+mod own_heaps;
 mod page_cache;
 mod page_cache_edges;
 mod page_cache_threads;

@@ -1,0 +1,620 @@
+//! The record of an own heap: its account, its slabs by class, and the chain of all its
+//! descriptors.
+//!
+//! Equations, while no thread holds the lock, with sums over the heap's descriptors:
+//! * `charged` = sum of frames; `empty` = frames of slabs without an object in use
+//! * `held` = sum of objects in use times their bytes
+//! * `taken - frees` = sum of objects in use
+//! * objects in use include those that the *cursors* are about to hand out: the rest of a run of
+//!   objects of each class, which the heap has taken from a slab
+//! * a slab with a free object is on the list of its class
+//!
+//! Only the bits of the slabs, the chain of descriptors and the cursors say what is true; all other
+//! words follow from them. So the child of a fork can finish what a lost thread had begun.
+
+use super::lock::{HeapLock, Held};
+use super::slab::{CLASSES, Contents, OwnSlab, stride};
+use crate::frame::{Chunks, FRAME_BYTES, fresh_zero};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::primitive::{
+    AtomicU8, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// A heap's number and generation. No other heap of the stack ever has the same pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnHeapId {
+    /// The place of its record, from 1 on.
+    pub number: u32,
+    /// How often the record's heaps were born or have died: odd.
+    pub generation: u32,
+}
+
+/// Bytes of a name; a longer one is cut.
+const NAME: usize = 32;
+
+/// The name of a heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name([u8; NAME]);
+
+impl Name {
+    /// The first bytes of a text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut name = [0; NAME];
+        let end = (0..=NAME).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        name.iter_mut().zip(text[..end].bytes()).for_each(|(place, byte)| *place = byte);
+        Self(name)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+        core::str::from_utf8(&self.0[..end]).unwrap_or("?")
+    }
+}
+
+/// The counts of a heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnHeapStats {
+    /// Its name.
+    pub name: Name,
+    /// Bytes of objects in use.
+    pub used: u64,
+    /// Frames of its slabs, blocks and mappings.
+    pub charged: u32,
+    /// The bound of `charged`; `u32::MAX`: none.
+    pub limit: u32,
+    /// Objects that were handed out.
+    pub allocs: u64,
+    /// Objects that were given back, or went with a reset.
+    pub frees: u64,
+    /// Requests that the limit refused.
+    pub refused: u32,
+    /// Times that a thread has waited for the lock.
+    pub contentions: u32,
+}
+
+fresh_zero! {
+    /// The record. All but `generation` and the settings change only under the lock.
+    #[repr(C, align(64))]
+    pub struct OwnHeap {
+        lock: HeapLock,
+        generation: AtomicU32,
+        /// The first descriptor of the chain.
+        pub(super) descriptors: AtomicU32,
+        held: AtomicU64,
+        taken: AtomicU64,
+        frees: AtomicU64,
+        charged: AtomicU32,
+        empty: AtomicU32,
+        limit: AtomicU32,
+        refused: AtomicU32,
+        /// Gone descriptors that name this heap, and the next free record.
+        pub(super) gone: AtomicU32,
+        pub(super) next_free: AtomicU32,
+        /// The function that is told of pressure, its argument, and the task that tells it.
+        pressure: [AtomicU64; 3],
+        name: [AtomicU8; NAME],
+        /// For each class, what is next: see [`Cursor`].
+        cursors: [AtomicU64; CLASSES + 1],
+        /// For each class, the first slab that may have a free object.
+        listed: [AtomicU32; CLASSES + 1],
+    }
+}
+
+/// Objects that are next, one after the other: `{address / 16 : 44 | how many : 20}`.
+#[derive(Clone, Copy)]
+struct Cursor(u64);
+
+impl Cursor {
+    const COUNT: u64 = (1 << 20) - 1;
+
+    fn new(address: usize, count: u32) -> Self {
+        Self((address as u64 >> 4) << 20 | u64::from(count))
+    }
+
+    #[inline(always)]
+    fn address(self) -> usize {
+        ((self.0 >> 20) << 4) as usize
+    }
+
+    #[inline(always)]
+    fn count(self) -> u64 {
+        self.0 & Self::COUNT
+    }
+
+    /// Without the first of its objects, of which it has one.
+    #[inline(always)]
+    fn next(self, stride: usize) -> Self {
+        Self((self.0 + ((stride as u64) << 16)) - 1)
+    }
+
+    /// Returns whether it is about to hand out the object at an address.
+    #[inline(always)]
+    fn has(self, address: usize, stride: usize) -> bool {
+        (address.wrapping_sub(self.address()) as u64) < self.count() * stride as u64
+    }
+}
+
+/// All descriptors, by number; 0 stands for none.
+pub(super) type Slabs = Chunks<OwnSlab, 10>;
+
+/// A heap whose lock the caller holds, and all descriptors.
+pub(super) struct Locked<'a> {
+    pub(super) heap: &'a OwnHeap,
+    number: u32,
+    slabs: &'a Slabs,
+    _held: Option<Held<'a>>,
+}
+
+impl OwnHeap {
+    /// Takes the lock. `number` is that of this record.
+    #[inline]
+    pub(super) fn lock<'a>(&'a self, number: u32, slabs: &'a Slabs) -> Locked<'a> {
+        Locked { heap: self, number, slabs, _held: Some(self.lock.lock()) }
+    }
+
+    /// The generation; odd while the heap lives.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
+    /// Returns whether the heap lives.
+    #[inline]
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.generation() & 1 == 1
+    }
+
+    /// The name of the heap; of a destroyed one too, until a new heap gets its record.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        Name(core::array::from_fn(|place| self.name[place].load(Relaxed)))
+    }
+
+    /// Begins the life of a heap in an unused record.
+    pub(super) fn begin(&self, name: Name, limit: u32) -> u32 {
+        for (place, byte) in self.name.iter().zip(name.0) {
+            place.store(byte, Relaxed);
+        }
+        let words = [&self.held, &self.taken, &self.frees].into_iter();
+        for word in words.chain(&self.pressure).chain(&self.cursors) {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.descriptors, &self.charged, &self.empty, &self.refused]
+            .into_iter()
+            .chain(&self.listed)
+        {
+            word.store(0, Relaxed);
+        }
+        self.limit.store(limit, Relaxed);
+        let generation = self.generation() + 1;
+        self.generation.store(generation, Relaxed);
+        generation
+    }
+
+    /// Hands out the next object of a class, if the heap is of this generation. Does not wait for
+    /// the lock. 0: it has no object at hand.
+    #[inline(always)]
+    pub(super) fn take(&self, generation: u32, class: u8) -> usize {
+        let Some(_held) = self.lock.try_lock() else { return 0 };
+        if self.generation() != generation {
+            return 0;
+        }
+        self.take_next(class)
+    }
+
+    #[inline(always)]
+    fn take_next(&self, class: u8) -> usize {
+        let Some(place) = self.cursors.get(usize::from(class)) else { return 0 };
+        let cursor = Cursor(place.load(Relaxed));
+        if cursor.count() == 0 {
+            return 0;
+        }
+        place.store(cursor.next(stride(class)).0, Relaxed);
+        cursor.address()
+    }
+
+    /// Gives an object of a slab back: `object` finds its class, its number and its address under
+    /// the lock, for which the caller waits or not. `None` if it finds none, the slab is no longer
+    /// the heap's, or the object is not in use; else, whether the heap has more empty slabs than it
+    /// keeps.
+    #[inline(always)]
+    pub(super) fn give(
+        &self,
+        (number, waits): (u32, bool),
+        slabs: &Slabs,
+        (at, slab): (u32, &OwnSlab),
+        object: impl FnOnce() -> Option<(u8, u32, usize)>,
+    ) -> Option<bool> {
+        let _held = if waits { self.lock.lock() } else { self.lock.try_lock()? };
+        if slab.heap() != number || !self.is_live() {
+            return None;
+        }
+        let (class, object, address) = object()?;
+        if self.cursor(class).has(address, stride(class)) {
+            return None;
+        }
+        let in_use = slab.give(object)?;
+        add_wide(&self.frees, 1);
+        add_wide(&self.held, (stride(class) as u64).wrapping_neg());
+        if slab.is_listed.load(Relaxed) == 0 {
+            Locked { heap: self, number, slabs, _held: None }.list(at, slab);
+        }
+        if in_use > 0 {
+            return Some(false);
+        }
+        add(&self.empty, slab.frames());
+        Some(self.has_many_empty())
+    }
+
+    #[inline(always)]
+    fn cursor(&self, class: u8) -> Cursor {
+        Cursor(self.cursors.get(usize::from(class)).map_or(0, |place| place.load(Relaxed)))
+    }
+
+    /// Returns whether a cursor is about to hand out the object at an address.
+    pub(super) fn is_next(&self, class: u8, address: usize) -> bool {
+        self.cursor(class).has(address, stride(class))
+    }
+
+    /// Number and bytes of the objects that the cursors are about to hand out.
+    fn unissued(&self) -> (u64, u64) {
+        let counts = (0..=CLASSES as u8).map(|class| (self.cursor(class).count(), stride(class)));
+        counts.fold((0, 0), |(objects, bytes), (count, stride)| {
+            (objects + count, bytes + count * stride as u64)
+        })
+    }
+
+    fn has_many_empty(&self) -> bool {
+        const FEW: u32 = 16;
+        self.empty.load(Relaxed) > (self.charged.load(Relaxed) / 8).max(FEW)
+    }
+
+    /// The counts.
+    #[must_use]
+    pub fn stats(&self) -> OwnHeapStats {
+        let (objects, bytes) = self.unissued();
+        OwnHeapStats {
+            name: self.name(),
+            used: self.held.load(Relaxed).wrapping_sub(bytes),
+            charged: self.charged.load(Relaxed),
+            limit: self.limit.load(Relaxed),
+            allocs: self.taken.load(Relaxed).wrapping_sub(objects),
+            frees: self.frees.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            contentions: self.lock.contentions(),
+        }
+    }
+
+    /// Sets the bound of the charge.
+    pub fn set_limit(&self, frames: u32) {
+        self.limit.store(frames, Relaxed);
+    }
+
+    /// Counts a request that the limit refused.
+    pub fn note_refused(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// Sets the function that is told when a request reaches the limit, and its argument; 0: none.
+    pub fn set_pressure(&self, function: usize, argument: usize) {
+        self.pressure[1].store(argument as u64, Relaxed);
+        self.pressure[0].store(function as u64, Release);
+    }
+
+    /// The function that a task is to tell of pressure, and its argument, if there is one and no
+    /// task is telling it. The task then calls [`end_telling`](Self::end_telling).
+    #[must_use]
+    pub fn begin_telling(&self, task: usize) -> Option<(usize, usize)> {
+        let function = self.pressure[0].load(Acquire) as usize;
+        let is_first = function != 0
+            && self.pressure[2].compare_exchange(0, task as u64, Acquire, Relaxed).is_ok();
+        is_first.then(|| (function, self.pressure[1].load(Relaxed) as usize))
+    }
+
+    /// See [`begin_telling`](Self::begin_telling).
+    pub fn end_telling(&self) {
+        self.pressure[2].store(0, Release);
+    }
+
+    /// The task that is telling of pressure, or 0.
+    #[must_use]
+    pub fn teller(&self) -> usize {
+        self.pressure[2].load(Acquire) as usize
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        !self.lock.is_held()
+    }
+
+    /// In the child of a fork: frees a lock that a lost thread holds; returns whether there was
+    /// one.
+    pub(super) fn adopt(&self) -> bool {
+        self.lock.adopt()
+    }
+}
+
+fn add(word: &AtomicU32, by: u32) {
+    word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+fn sub(word: &AtomicU32, by: u32) {
+    word.store(word.load(Relaxed).wrapping_sub(by), Relaxed);
+}
+
+fn add_wide(word: &AtomicU64, by: u64) {
+    word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+impl<'a> Locked<'a> {
+    /// The heap in the child of a fork, whose only task no one disturbs.
+    pub(super) fn alone(heap: &'a OwnHeap, number: u32, slabs: &'a Slabs) -> Self {
+        Self { heap, number, slabs, _held: None }
+    }
+
+    #[inline]
+    fn slab(&self, number: u32) -> Option<&'a OwnSlab> {
+        if number == 0 { None } else { self.slabs.get(number) }
+    }
+
+    /// All descriptors of the heap, with their numbers.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u32, &'a OwnSlab)> {
+        let mut next = self.heap.descriptors.load(Relaxed);
+        core::iter::from_fn(move || {
+            let (number, slab) = (next, self.slab(next)?);
+            next = slab.next_of_heap.load(Relaxed);
+            Some((number, slab))
+        })
+    }
+
+    fn note_taken(&self, slab: &OwnSlab, objects: u32) {
+        add_wide(&self.heap.taken, objects.into());
+        add_wide(&self.heap.held, slab.object_bytes() as u64 * u64::from(objects));
+    }
+
+    /// Takes an object of a class. If its cursor has none, points it to the next run of free
+    /// objects of the slabs, where frame 0 is at `base`. 0: the slabs have no free object.
+    pub(super) fn take(&self, class: u8, base: usize) -> usize {
+        let heap = self.heap;
+        let next = heap.take_next(class);
+        let Some(list) = heap.listed.get(usize::from(class)).filter(|_| next == 0) else {
+            return next;
+        };
+        while let Some(slab) = self.slab(list.load(Relaxed)) {
+            let was_empty = slab.in_use() == 0;
+            if let Some((first, count)) = slab.take_run() {
+                if was_empty {
+                    sub(&heap.empty, slab.frames());
+                }
+                self.note_taken(slab, count);
+                let start = base + slab.first().index() * FRAME_BYTES;
+                let cursor = Cursor::new(start + first as usize * stride(class), count);
+                heap.cursors[usize::from(class)].store(cursor.0, Relaxed);
+                return heap.take_next(class);
+            }
+            self.unlist(slab);
+        }
+        0
+    }
+
+    /// Gives the objects that the cursors are about to hand out back to their slabs; `slab_of`
+    /// finds the descriptor of an address, and the object's number.
+    pub(super) fn rewind(&self, slab_of: impl Fn(usize) -> Option<(u32, u32)>) {
+        let heap = self.heap;
+        for class in 1..=CLASSES as u8 {
+            let cursor = heap.cursor(class);
+            heap.cursors[usize::from(class)].store(0, Relaxed);
+            for object in 0..cursor.count() as usize {
+                let place = slab_of(cursor.address() + object * stride(class));
+                let Some((at, number)) = place else { continue };
+                let Some(slab) = self.slab(at) else { continue };
+                let in_use = slab.give(number);
+                add_wide(&heap.taken, 1u64.wrapping_neg());
+                add_wide(&heap.held, (stride(class) as u64).wrapping_neg());
+                if slab.is_listed.load(Relaxed) == 0 {
+                    self.list(at, slab);
+                }
+                if in_use == Some(0) {
+                    add(&heap.empty, slab.frames());
+                }
+            }
+        }
+    }
+
+    /// Returns whether more than an eighth of the heap and 64 KiB is in empty slabs.
+    pub(super) fn has_many_empty(&self) -> bool {
+        self.heap.has_many_empty()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn list(&self, at: u32, slab: &OwnSlab) {
+        let Contents::Objects(class) = slab.contents() else { return };
+        let Some(list) = self.heap.listed.get(usize::from(class)) else { return };
+        let first = list.load(Relaxed);
+        slab.previous.store(0, Relaxed);
+        slab.next.store(first, Relaxed);
+        if let Some(first) = self.slab(first) {
+            first.previous.store(at, Relaxed);
+        }
+        slab.is_listed.store(1, Relaxed);
+        list.store(at, Relaxed);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlist(&self, slab: &OwnSlab) {
+        let Contents::Objects(class) = slab.contents() else { return };
+        if slab.is_listed.load(Relaxed) == 0 {
+            return;
+        }
+        let (previous, next) = (slab.previous.load(Relaxed), slab.next.load(Relaxed));
+        match self.slab(previous) {
+            Some(before) => before.next.store(next, Relaxed),
+            None => self.heap.listed[usize::from(class)].store(next, Relaxed),
+        }
+        if let Some(after) = self.slab(next) {
+            after.previous.store(previous, Relaxed);
+        }
+        slab.is_listed.store(0, Relaxed);
+    }
+
+    /// Charges frames; returns false, and does nothing, if that exceeds the limit.
+    pub(super) fn charge(&self, frames: u32) -> bool {
+        let charged = self.heap.charged.load(Relaxed).saturating_add(frames);
+        let fits = charged <= self.heap.limit.load(Relaxed);
+        if fits {
+            self.heap.charged.store(charged, Relaxed);
+        }
+        fits
+    }
+
+    pub(super) fn uncharge(&self, frames: u32) {
+        sub(&self.heap.charged, frames);
+    }
+
+    /// The order of the next slab of a class that has slabs of these orders: a heap that grows gets
+    /// larger ones, up to a quarter of what it has.
+    pub(super) fn next_order(&self, (least, most): (u8, u8)) -> u8 {
+        let share = (self.heap.charged.load(Relaxed) / 4).max(1);
+        (share.ilog2() as u8).clamp(least, most)
+    }
+
+    /// Puts a descriptor that was set up, and whose frames are charged, into the chain.
+    pub(super) fn attach(&self, at: u32, slab: &OwnSlab) {
+        let first = self.heap.descriptors.load(Relaxed);
+        slab.previous_of_heap.store(0, Relaxed);
+        slab.next_of_heap.store(first, Relaxed);
+        if let Some(first) = self.slab(first) {
+            first.previous_of_heap.store(at, Relaxed);
+        }
+        self.heap.descriptors.store(at, Relaxed);
+        if slab.in_use() > 0 {
+            self.note_taken(slab, 1);
+        } else {
+            add(&self.heap.empty, slab.frames());
+            self.list(at, slab);
+        }
+    }
+
+    /// Takes a descriptor out of the chain, and ends it. An allocation in a block or mapping counts
+    /// as freed.
+    pub(super) fn detach(&self, slab: &OwnSlab) {
+        let heap = self.heap;
+        self.unlist(slab);
+        let previous = slab.previous_of_heap.load(Relaxed);
+        let next = slab.next_of_heap.load(Relaxed);
+        match self.slab(previous) {
+            Some(before) => before.next_of_heap.store(next, Relaxed),
+            None => heap.descriptors.store(next, Relaxed),
+        }
+        if let Some(after) = self.slab(next) {
+            after.previous_of_heap.store(previous, Relaxed);
+        }
+        if slab.in_use() == 0 {
+            sub(&heap.empty, slab.frames());
+        } else {
+            add_wide(&heap.frees, slab.in_use().into());
+            let bytes = slab.object_bytes() as u64 * u64::from(slab.in_use());
+            add_wide(&heap.held, bytes.wrapping_neg());
+        }
+        sub(&heap.charged, slab.frames());
+        slab.end();
+    }
+
+    /// Changes the length of a mapping, whose frames are charged.
+    pub(super) fn resize(&self, slab: &OwnSlab, resized: impl FnOnce()) {
+        let before = slab.object_bytes() as u64;
+        resized();
+        add_wide(&self.heap.held, (slab.object_bytes() as u64).wrapping_sub(before));
+    }
+
+    /// Takes all descriptors out of the chain that `is_meant` wants; returns the first of a chain
+    /// of them, which `next_of_heap` links.
+    pub(super) fn detach_all(&self, is_meant: impl Fn(&OwnSlab) -> bool) -> u32 {
+        let mut taken = 0;
+        for (at, slab) in self.each().filter(|(_, slab)| is_meant(slab)) {
+            self.detach(slab);
+            slab.next_of_heap.store(taken, Relaxed);
+            taken = at;
+        }
+        taken
+    }
+
+    /// Frees all objects of slabs.
+    pub(super) fn clear(&self) {
+        let (unissued, _) = self.heap.unissued();
+        add_wide(&self.heap.taken, unissued.wrapping_neg());
+        self.heap.cursors.iter().for_each(|cursor| cursor.store(0, Relaxed));
+        self.each().for_each(|(_, slab)| slab.clear());
+        let freed = self.remake();
+        add_wide(&self.heap.frees, freed);
+    }
+
+    /// Makes anew what follows from the bits and the chain: counts and lists. Returns by how much
+    /// `taken - frees` exceeds the objects in use.
+    pub(super) fn remake(&self) -> u64 {
+        let heap = self.heap;
+        let (mut used, mut charged, mut empty, mut in_use) = (0, 0, 0, 0);
+        heap.listed.iter().for_each(|list| list.store(0, Relaxed));
+        for (number, slab) in self.each() {
+            slab.recount();
+            slab.is_listed.store(0, Relaxed);
+            self.list(number, slab);
+            charged += slab.frames();
+            empty += if slab.in_use() == 0 { slab.frames() } else { 0 };
+            in_use += u64::from(slab.in_use());
+            used += slab.object_bytes() as u64 * u64::from(slab.in_use());
+        }
+        heap.charged.store(charged, Relaxed);
+        heap.empty.store(empty, Relaxed);
+        heap.held.store(used, Relaxed);
+        heap.taken.load(Relaxed).wrapping_sub(heap.frees.load(Relaxed)).wrapping_sub(in_use)
+    }
+
+    /// In the child of a fork: finishes what a lost thread had begun.
+    pub(super) fn mend(&self) {
+        let lost = self.remake();
+        add_wide(&self.heap.frees, lost);
+    }
+
+    /// Ends the life of the heap, if it is of this generation; returns the first descriptor.
+    pub(super) fn end(&self, generation: u32) -> Option<u32> {
+        let heap = self.heap;
+        if heap.generation() != generation {
+            return None;
+        }
+        heap.generation.store(generation.wrapping_add(1), Relaxed);
+        Some(heap.descriptors.load(Relaxed))
+    }
+
+    /// Checks the equations; returns the frames of all descriptors.
+    pub(super) fn validate(&self) -> Result<u64, Broken> {
+        let (heap, check) = (self.heap, Check::of("own heap").at(self.number));
+        let (mut used, mut charged, mut empty, mut in_use) = (0, 0, 0, 0);
+        for (number, slab) in self.each() {
+            slab.validate()?;
+            check.equal(slab.heap(), self.number, "each descriptor names its heap")?;
+            let is_full = !matches!(slab.contents(), Contents::Objects(_)) || slab.is_full();
+            let is_listed = slab.is_listed.load(Relaxed) == 1;
+            let of_slab = Check::of("slab of an own heap").at(number);
+            of_slab.that(is_full || is_listed, "a slab with a free object is listed")?;
+            charged += slab.frames();
+            empty += if slab.in_use() == 0 { slab.frames() } else { 0 };
+            in_use += u64::from(slab.in_use());
+            used += slab.object_bytes() as u64 * u64::from(slab.in_use());
+        }
+        let stats = heap.stats();
+        check.equal(stats.charged, charged, "charged = frames of its descriptors")?;
+        check.equal(heap.empty.load(Relaxed), empty, "empty = frames of its empty slabs")?;
+        check.equal(heap.held.load(Relaxed), used, "held = bytes of objects in use")?;
+        let counted = heap.taken.load(Relaxed).wrapping_sub(stats.frees);
+        check.equal(counted, in_use, "taken - frees = objects in use")?;
+        Ok(charged.into())
+    }
+}
