@@ -13,7 +13,7 @@
 //! deferral, fast_path, footprint, retention, large, withheld
 //!     -> instance -> guarded_slabs, withholding -> own_frames -> stashes -> reap
 //!     -> bounding, direct_reclaim -> reclaim -> owner -> caches, own_heaps -> request -> resize
-//!     -> listed, moving, pages, host -> locks -> stats -> print, record, validate
+//!     -> listed, moving, pages, host -> locks, own_rows -> stats -> print, record, validate
 //! ```
 
 mod bounding;
@@ -38,6 +38,8 @@ mod moving;
 mod own_frames;
 #[cfg(feature = "heaps")]
 mod own_heaps;
+#[cfg(feature = "heaps")]
+mod own_rows;
 mod owner;
 mod pages;
 mod print;

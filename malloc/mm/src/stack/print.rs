@@ -11,6 +11,10 @@ use crate::slab::{SlabPolicy, SlabStats};
 use core::fmt;
 use quarry_sys::percpu::{PerCpu, SLOT_BYTES};
 
+/// Most own heaps that a report lists.
+#[cfg(feature = "heaps")]
+const MOST_HEAPS: usize = 100;
+
 /// A table of a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
@@ -118,7 +122,42 @@ impl<C: StackConfig> Report<'_, C> {
                 stats.free_fast * 100 / frees.max(1),
             )?;
         }
+        #[cfg(feature = "heaps")]
+        self.own_heaps(out)?;
         Ok(())
+    }
+
+    #[cfg(feature = "heaps")]
+    fn own_heaps(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut written, mut count) = (Ok(()), 0);
+        self.stack.own_rows(&mut |row| {
+            count += 1;
+            if count <= MOST_HEAPS && written.is_ok() {
+                written = writeln!(
+                    out,
+                    "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : slabdata {:>6} {:>6} {:>6} : \
+                     operations {:>10} {:>10} {:>3} {:>3}",
+                    row.name.as_str(),
+                    row.active_objects,
+                    row.total_objects,
+                    row.stride,
+                    row.slab_objects,
+                    row.slab_frames,
+                    row.active_slabs,
+                    row.total_slabs,
+                    row.parked_objects,
+                    row.alloc_slow,
+                    row.free_slow,
+                    0,
+                    0,
+                );
+            }
+        });
+        written?;
+        match count {
+            ..=MOST_HEAPS => Ok(()),
+            _ => writeln!(out, "# and {} more heaps", count - MOST_HEAPS),
+        }
     }
 
     fn buddies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

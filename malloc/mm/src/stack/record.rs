@@ -33,6 +33,8 @@ impl<C: StackConfig> Stack<C> {
                 fill_cache(&mut draft, cache, stats);
             }
         });
+        #[cfg(feature = "heaps")]
+        self.own_rows(&mut |row| draft.cache(row));
         fill_memory(&mut draft, &stats);
         fill_budget(&mut draft, &stats.budget);
         self.fill_events(&mut draft, &stats);

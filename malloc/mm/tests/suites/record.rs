@@ -5,7 +5,7 @@ use quarry_cache::PageCaching;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::{Sheaf, SlabPolicy};
-use quarry_mm::stack::{Report, Section, StackConfig};
+use quarry_mm::stack::{Report, Section, StackConfig, StackHost};
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
 };
@@ -31,6 +31,28 @@ fn record<C: StackConfig>(bed: &Bed<C>) -> Vec<u8> {
     words.0[Head::OWNER_AT] = owner.to_word();
     words.0[Head::SEQUENCE_AT] = Sequence { generation: 1, count: 2 }.to_word();
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[test]
+fn own_heaps_have_rows_by_name() {
+    let options = StackOptions { heap: true, ..small() };
+    let bed: Bed<VirtualConfig<Sheaf>> = Bed::new(Backing::Linux, 4096, 1, &options);
+    for name in ["tenant", "empty"] {
+        let heap = bed.stack.own.create(name, u32::MAX, bed.stack.metadata());
+        let heap = heap.expect("there is memory for a record");
+        for size in [16, 100, 5000, 100 << 10] {
+            if name == "tenant" {
+                assert!(bed.stack.own_alloc(heap, size.into()).is_ok());
+            }
+        }
+    }
+    let bytes = record(&bed);
+    let snapshot = Snapshot::parse(&bytes).expect("a publication");
+    let rows: Vec<_> = snapshot.caches().filter(|it| it.name.as_str().contains("heap:")).collect();
+    let [row] = &rows[..] else { panic!("one heap has objects: {rows:?}") };
+    assert_eq!((row.name.as_str(), row.live_objects(), row.allocs()), ("heap:tenant", 4, 4));
+    let tables = Report { stack: &bed.stack, sections: &[Section::Slabs] }.to_string();
+    assert!(tables.contains("\nheap:tenant"), "{tables}");
 }
 
 /// Checks the record of a stack with these options.
