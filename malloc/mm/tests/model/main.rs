@@ -26,6 +26,7 @@ mod hands;
 mod hooks;
 mod index;
 mod numbers;
+mod own_heaps;
 mod page_cache;
 mod planted;
 mod policies;

@@ -1,0 +1,132 @@
+//! Own heaps: two threads take objects of one heap and free each other's, while a third one makes
+//! and destroys heaps, and looks at statistics.
+
+use crate::explore;
+use crate::hands::Hands;
+use crate::system::{Backing, TestOs};
+use quarry_mm::heap::options::StackOptions;
+use quarry_mm::own_heap::{Missed, OwnHeapId};
+use quarry_mm::pcp::V6_18;
+use quarry_mm::slab::Sheaf;
+use quarry_mm::stack::{Request, Stack, StackConfig, StackHost};
+use quarry_sys::percpu::{Object, SteppedSlots};
+use quarry_watch::AllInstruments;
+use shuttle::sync::{Arc, Mutex};
+use shuttle::thread;
+
+struct Config;
+
+impl StackConfig for Config {
+    type PerCpu = SteppedSlots;
+    type Slab = Sheaf;
+    type Pages = V6_18;
+    type Cache = ();
+    type Watch = AllInstruments;
+}
+
+type OfModel = Stack<Config>;
+
+fn stack() -> (&'static TestOs, Arc<OfModel>) {
+    let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
+    let stack = Arc::new(OfModel::new());
+    stack.percpu().sequences().set_cpus(2);
+    let mut options = StackOptions { heap: false, ..StackOptions::default() };
+    options.pages.reserve_bytes = 64 << 20;
+    stack.init(os, &options, &Default::default()).expect("a system on which nothing fails");
+    (os, stack)
+}
+
+fn create(stack: &OfModel) -> OwnHeapId {
+    stack.own.create("model", u32::MAX, stack.metadata()).expect("memory for a record")
+}
+
+/// Takes an object as a program does: first without waiting for the lock.
+fn take(stack: &OfModel, heap: OwnHeapId, size: usize) -> Result<Object, Missed> {
+    match stack.own_take(heap, size) {
+        Some(object) => Ok(object),
+        None => stack.own_alloc(heap, Request::of(size)),
+    }
+}
+
+/// Frees an object as a program does.
+///
+/// # Safety
+/// The object is live, and its user has given it up.
+unsafe fn free(stack: &OfModel, object: Object) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        match stack.own_give(object.as_ptr()) {
+            Some(0) => {}
+            Some(emptied) => stack.own_trim(emptied),
+            None => stack.free(object),
+        }
+    }
+}
+
+#[test]
+fn an_object_is_with_one_thread_at_a_time() {
+    explore(300, || {
+        let (os, stack) = stack();
+        let (heap, hands) = (create(&stack), Arc::new(Hands::default()));
+        let passed = Arc::new(Mutex::new(Vec::new()));
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                let (stack, hands, passed) = (stack.clone(), hands.clone(), passed.clone());
+                thread::spawn(move || {
+                    for size in [4096, 4000, 8192] {
+                        let object = take(&stack, heap, size).expect("there is memory");
+                        hands.take(object);
+                        let other = {
+                            let mut passed = passed.lock().expect("no panic under this lock");
+                            passed.push(object.as_ptr() as usize);
+                            if passed.len() > 1 { Some(passed.remove(0)) } else { None }
+                        };
+                        if let Some(object) = other.and_then(|it| Object::new(it as *mut u8)) {
+                            hands.give(object);
+                            // SAFETY: it was passed on once, and so is freed once.
+                            unsafe { free(&stack, object) };
+                        }
+                    }
+                })
+            })
+            .collect();
+        let other = create(&stack);
+        assert!(take(&stack, other, 100).is_ok());
+        assert_eq!(stack.destroy_own_heap(other), Ok(()));
+        let _ = stack.stats();
+        for user in users {
+            user.join().expect("an object is with one thread");
+        }
+        assert_eq!(stack.validate(), Ok(()));
+        assert_eq!(stack.destroy_own_heap(heap), Ok(()));
+        let _ = stack.trim();
+        assert_eq!(stack.pages().zones().budget().used(), 0, "frames of dead heaps are free");
+        os.release_all();
+    });
+}
+
+/// A thread that takes objects of a heap while another one destroys it gets objects until then, and
+/// learns that the heap is dead.
+#[test]
+fn a_heap_that_is_destroyed_beside_a_request_loses_nothing() {
+    explore(300, || {
+        let (os, stack) = stack();
+        let heap = create(&stack);
+        let of_user = stack.clone();
+        let user = thread::spawn(move || {
+            for size in [4096, 100_000, 4096] {
+                match take(&of_user, heap, size) {
+                    Ok(_) => {}
+                    Err(missed) => return assert_eq!(missed, Missed::Dead),
+                }
+            }
+        });
+        assert_eq!(stack.destroy_own_heap(heap), Ok(()));
+        user.join().expect("it saw a heap or none");
+        assert_eq!(take(&stack, heap, 16), Err(Missed::Dead));
+        assert_eq!(stack.validate(), Ok(()));
+        let _ = stack.trim();
+        assert_eq!(stack.pages().zones().budget().used(), 0, "no frame is lost");
+        os.release_all();
+    });
+}
