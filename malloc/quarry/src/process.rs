@@ -567,6 +567,13 @@ pub unsafe fn free_refused(object: Object, refusal: NotFreed) {
     }
 }
 
+#[cfg(feature = "heaps")]
+#[cold]
+#[inline(never)]
+fn trim_own(emptied: u32) {
+    giving_back(|| STACK.own_trim(emptied));
+}
+
 /// Frees an object of an own heap's slab outside the gate; returns false, and does nothing, if it
 /// is not one, or not in use. Keeps `errno`.
 ///
@@ -580,7 +587,7 @@ unsafe fn free_own(object: Object) -> bool {
         None => false,
         Some(0) => true,
         Some(emptied) => {
-            giving_back(|| STACK.own_trim(emptied));
+            trim_own(emptied);
             true
         }
     }

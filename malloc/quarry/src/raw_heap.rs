@@ -39,6 +39,12 @@ fn frames(limit: usize) -> u32 {
     u32::try_from(limit / FRAME_BYTES).unwrap_or(u32::MAX).max(1)
 }
 
+/// Runs `work` inside the gate. One copy for all functions.
+#[inline(never)]
+fn inside(work: &mut dyn FnMut()) {
+    process::giving_back(work);
+}
+
 /// A heap of the process. It is a number and may be copied; the heap lives until
 /// [`destroy`](Self::destroy). Every use of a heap that does not live prints a line with its name
 /// and aborts. [`Heap`](crate::Heap) is the safe interface.
@@ -53,8 +59,12 @@ impl RawHeap {
     /// [`Error::Disabled`] or [`Error::NoMemory`].
     pub fn create(name: &str, limit: usize) -> Result<Self, Error> {
         process::serving()?;
-        let id = process::giving_back(|| STACK.own.create(name, frames(limit), STACK.metadata()));
-        id.map(Self).map_err(|_| Error::NoMemory)
+        let mut id = Err(Error::NoMemory);
+        inside(&mut || {
+            let created = STACK.own.create(name, frames(limit), STACK.metadata());
+            id = created.map(Self).map_err(|_| Error::NoMemory);
+        });
+        id
     }
 
     /// The heap with this handle, which may have been destroyed; `None` for 0.
@@ -114,7 +124,9 @@ impl RawHeap {
     /// # Safety
     /// No code uses what lives in the heap.
     pub unsafe fn reset(self, entry: &str) {
-        if process::giving_back(|| STACK.reset_own_heap(self.0)).is_err() {
+        let mut done = Ok(());
+        inside(&mut || done = STACK.reset_own_heap(self.0));
+        if done.is_err() {
             STACK.own.no_heap(entry, self.0);
         }
     }
@@ -124,7 +136,9 @@ impl RawHeap {
     /// # Safety
     /// No code uses what lives in the heap.
     pub unsafe fn destroy(self, entry: &str) {
-        if process::giving_back(|| STACK.destroy_own_heap(self.0)).is_err() {
+        let mut done = Ok(());
+        inside(&mut || done = STACK.destroy_own_heap(self.0));
+        if done.is_err() {
             STACK.own.no_heap(entry, self.0);
         }
     }

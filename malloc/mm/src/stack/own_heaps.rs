@@ -14,6 +14,7 @@ use crate::pcp::PageRequest;
 use crate::slab::SlabPages;
 use crate::zone::AllocFlags;
 use quarry_sys::clear::clear;
+use quarry_sys::own_stack;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -80,27 +81,36 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Charges a heap by `charge`; at the limit, again after its empty slabs have gone.
-    fn own_charge<T>(
-        &self,
-        id: OwnHeapId,
-        charge: impl Fn(&OwnHeaps) -> Result<T, Missed>,
-    ) -> Result<T, Missed> {
-        match charge(&self.own) {
+    /// Gives what a heap holds beyond objects in use back, at its limit.
+    #[cold]
+    #[inline(never)]
+    fn own_make_room(&self, id: OwnHeapId) {
+        self.own.rewind(id, |address| {
+            let address = address as *mut u8;
+            self.own_place(self.fast.pfn(address), address)
+        });
+        self.own_release_chain(self.own.detach_empty(id));
+    }
+
+    fn own_charge(&self, id: OwnHeapId, frames: u32) -> Result<(), Missed> {
+        match self.own.charge(id, frames) {
             Err(Missed::Limit) => {
-                self.own.rewind(id, |address| {
-                    let address = address as *mut u8;
-                    self.own_place(self.fast.pfn(address), address)
-                });
-                self.own_release_chain(self.own.detach_empty(id));
-                charge(&self.own)
+                self.own_make_room(id);
+                self.own.charge(id, frames)
             }
             done => done,
         }
     }
 
+    #[inline(never)]
     fn own_grow(&self, id: OwnHeapId, class: u8) -> Result<(), Missed> {
-        let order = self.own_charge(id, |own| own.charge_slab(id, class))?;
+        let order = match self.own.charge_slab(id, class) {
+            Err(Missed::Limit) => {
+                self.own_make_room(id);
+                self.own.charge_slab(id, class)
+            }
+            done => done,
+        }?;
         let least = OwnHeaps::least_order(class);
         let take = |order: u8| {
             let slot = self.fast.percpu.current();
@@ -149,26 +159,22 @@ impl<C: StackConfig> Stack<C> {
         if self.own.attach(id, at) {
             return Ok(at);
         }
-        self.own_release(at);
+        // Rare, so it takes no part of the thread's stack.
+        own_stack::run(|| self.own_release(at));
         Err(Missed::Dead)
     }
 
+    #[inline(never)]
     fn own_alloc_large(&self, id: OwnHeapId, request: Request) -> Result<Object, Missed> {
         let Request { size, align, zeroed } = request;
         let count = frames_of(size.max(1)).ok_or(Missed::NoMemory)?;
-        self.own_charge(id, |own| own.charge(id, count))?;
+        self.own_charge(id, count)?;
         let is_block = size <= LARGEST_BLOCK && align <= LARGEST_BLOCK;
-        let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
-        let take = || {
-            if is_block {
-                let slot = self.fast.percpu.current();
-                let page = self.pages().alloc_exact(slot, count, MigrateType::Movable, order)?;
-                return Some((page.pfn, if page.zeroed { 0 } else { size }));
-            }
-            let mapping = self.mappings.alloc(self.pages().zones(), count, align, zeroed)?;
-            Some((mapping.pfn, mapping.dirty_bytes))
-        };
-        let Some((first, dirty)) = take().or_else(|| self.after_reclaim(count, take)) else {
+        let taken = self.own_take_frames(count, request, is_block);
+        let taken = taken.or_else(|| {
+            self.after_reclaim(count, || self.own_take_frames(count, request, is_block))
+        });
+        let Some((first, dirty)) = taken else {
             self.own.uncharge(id, count);
             return Err(Missed::NoMemory);
         };
@@ -181,6 +187,24 @@ impl<C: StackConfig> Stack<C> {
             unsafe { clear(object, size.min(dirty)) };
         }
         Ok(object)
+    }
+
+    /// Takes frames for one allocation; also returns how many bytes at their front may not be 0.
+    #[inline(never)]
+    fn own_take_frames(
+        &self,
+        count: u32,
+        Request { size, align, zeroed }: Request,
+        is_block: bool,
+    ) -> Option<(Pfn, usize)> {
+        if !is_block {
+            let mapping = self.mappings.alloc(self.pages().zones(), count, align, zeroed)?;
+            return Some((mapping.pfn, mapping.dirty_bytes));
+        }
+        let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
+        let slot = self.fast.percpu.current();
+        let page = self.pages().alloc_exact(slot, count, MigrateType::Movable, order)?;
+        Some((page.pfn, if page.zeroed { 0 } else { size }))
     }
 
     /// Frees the object at an address that the fast path has refused as of the kind `OWN`, if it is
@@ -271,7 +295,7 @@ impl<C: StackConfig> Stack<C> {
         let at = self.frames().link(pfn);
         let held = self.own.slab(at).map_or(0, |slab| slab.frames());
         let count = frames_of(size).ok_or(Missed::NoMemory)?;
-        self.own_charge(id, |own| own.charge(id, count.saturating_sub(held)))?;
+        self.own_charge(id, count.saturating_sub(held))?;
         let frames = self.frames();
         frames.set_link(pfn, held);
         frames.set_kind(pfn, 1, Kind::MAPPING);
