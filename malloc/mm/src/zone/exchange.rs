@@ -59,8 +59,12 @@ impl Locked<'_> {
             .map(Order::new)
             .find(|order| areas.nr(*order, MigrateType::Movable) != 0)?;
         let index = areas.first(memory, largest, MigrateType::Movable)?.pageblock();
-        let gathered = memory.pageblocks().at(index).free();
-        if areas.free() <= self.zone.marks.effective(Mark::High) + gathered {
+        let pageblock = memory.pageblocks().at(index);
+        let gathered = pageblock.free();
+        // The extents of a lent pageblock are its shelf's.
+        if pageblock.shelf().is_some()
+            || areas.free() <= self.zone.marks.effective(Mark::High) + gathered
+        {
             return None;
         }
         for block in free_blocks(memory, index.first()) {

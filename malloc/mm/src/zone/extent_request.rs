@@ -8,7 +8,9 @@ use super::fallback::Mode;
 use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
 use super::zones::Zones;
-use crate::frame::{FrameBits, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::{
+    End, FrameBits, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+};
 
 /// Maximum number of pageblocks that a request gathers before it takes a whole pageblock.
 const GATHERS: usize = 4;
@@ -207,6 +209,10 @@ impl Locked<'_> {
             }
             let block = self.take_any(order, MigrateType::Movable, &mut Mode::default());
             let Some(Block { pfn, order, zeroed }) = block else { continue };
+            if memory.pageblocks().of(pfn).shelf().is_some() {
+                self.put_block(Block { pfn, order, zeroed }, End::Head);
+                continue;
+            }
             if memory.pageblocks().of(pfn).migratetype() == MigrateType::Movable {
                 self.keep_block(Block { pfn, order, zeroed });
                 let index = pfn.pageblock();

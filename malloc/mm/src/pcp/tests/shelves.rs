@@ -20,6 +20,10 @@ fn taken(pages: &PageAllocator<V6_18>, slot: u32, count: u32) -> Pfn {
     page.expect("64 MiB do").pfn
 }
 
+fn by_pairs(slot: SlotIndex) -> NodeId {
+    NodeId((slot.0 / 2) as u8)
+}
+
 fn acquisitions(pages: &PageAllocator<V6_18>) -> u64 {
     pages.zones().zone(HERE).lock_stats().acquisitions
 }
@@ -91,6 +95,25 @@ fn a_shelf_keeps_little() {
     assert_eq!((pages.validate(), pages.zones().budget().used()), (Ok(()), 0));
 }
 
+/// Blocks may become free in a pageblock that is lent; its extents are the shelf's nevertheless.
+#[test]
+fn the_zone_takes_no_extents_of_a_lent_pageblock() {
+    use MigrateType::Unmovable;
+    let pages = opened(PageConfig { nodes: 2, node_of_slot: by_pairs, ..TINY });
+    let mut owner = Owner::new(&pages);
+    for step in [
+        Step::Exact { slot: 2, count: 9, align: 0 },
+        Step::Exact { slot: 2, count: 16, align: 8 },
+        Step::Alloc { slot: 0, node: 0, order: 0, of: Unmovable },
+        Step::FreeList { slot: 0, which: 0, count: 9 },
+        Step::Alloc { slot: 3, node: 1, order: 1, of: Unmovable },
+        Step::Exact { slot: 2, count: 24, align: 8 },
+    ] {
+        run(&mut owner, &pages, &step);
+        assert_eq!(pages.validate(), Ok(()), "{step:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
     /// Requests for blocks and extents, frees, drains and purges: each frame has one owner.
@@ -100,7 +123,7 @@ proptest! {
     ) {
         let config = PageConfig {
             nodes: 2,
-            node_of_slot: |slot| NodeId((slot.0 / 2) as u8),
+            node_of_slot: by_pairs,
             lists_extents: lists,
             ..TINY
         };
