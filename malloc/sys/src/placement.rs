@@ -27,11 +27,19 @@ pub fn choose(placement: Placement) {
 /// Tells the system where memory lies that was just mapped. If it refuses, the memory lies as that
 /// of any program. Under a filter, which may kill for the call, Quarry does not make it.
 pub(crate) fn place(address: NonNull<u8>, bytes: usize) {
+    let chosen = CHOSEN.load(Ordering::Relaxed);
+    if chosen != 0 {
+        place_as(chosen, address, bytes);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn place_as(chosen: u8, address: NonNull<u8>, bytes: usize) {
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_PREFERRED: i32 = 1;
     const MPOL_INTERLEAVE: i32 = 3;
-    let chosen = CHOSEN.load(Ordering::Relaxed);
-    if chosen == 0 || memory_node_limit() == 1 || !is_unfiltered() {
+    if memory_node_limit() == 1 || !is_unfiltered() {
         return;
     }
     let (mode, nodes) = match chosen == Placement::Interleave as u8 {
