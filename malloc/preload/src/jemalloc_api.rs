@@ -190,13 +190,11 @@ controls! {
     BackgroundThread: "background_thread"
     Flush: "thread.tcache.flush"
     HasProfile: "config.prof"
-    HasStats: "config.stats"
     Purge: "arena.#.purge"
     Decay: "arena.#.decay"
     Arenas: "arenas.narenas"
     Page: "arenas.page"
     Quantum: "arenas.quantum"
-    LargestCached: "arenas.tcache_max"
     Bins: "arenas.nbins"
     BinSize: "arenas.bin.#.size"
     Extents: "arenas.nlextents"
@@ -207,8 +205,6 @@ controls! {
     Resident: "stats.resident"
     Mapped: "stats.mapped"
     Retained: "stats.retained"
-    ActivePages: "stats.arenas.#.pactive"
-    DirtyPages: "stats.arenas.#.pdirty"
     MuzzyPages: "stats.arenas.#.pmuzzy"
     // Those of gperftools.
     CurrentAllocated: "generic.current_allocated_bytes"
@@ -387,14 +383,13 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         // No thread holds memory, so nothing is left to be flushed.
         Control::Flush => exchange.command(|| {}),
         Control::HasProfile => flag(false),
-        Control::HasStats | Control::BackgroundThread => flag(true),
+        Control::BackgroundThread => flag(true),
         Control::Purge | Control::Decay => exchange.command(|| {
             let _ = Quarry::trim();
         }),
         Control::Arenas => uint(1),
         Control::Page => size(FRAME_BYTES),
         Control::Quantum => size(MIN_ALIGN),
-        Control::LargestCached => size(classes::LARGEST),
         Control::Bins => uint(classes::COUNT as c_uint),
         Control::BinSize => match classes::SIZES[1..].get(number) {
             Some(bytes) => size(*bytes as usize),
@@ -409,8 +404,6 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         Control::Resident | Control::Physical => now(|stats| held(stats) + stats.budget.metadata),
         Control::Mapped => now(held),
         Control::Retained | Control::PageHeapUnmapped => now(retained),
-        Control::ActivePages => now(|stats| active(stats) / FRAME_BYTES),
-        Control::DirtyPages => now(|stats| (held(stats) - active(stats)) / FRAME_BYTES),
         Control::MuzzyPages => size(0),
         Control::HeapSize => now(|stats| held(stats) + retained(stats)),
         Control::PageHeapFree => now(|stats| stats.budget.free_dirty),

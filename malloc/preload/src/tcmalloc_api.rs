@@ -50,9 +50,3 @@ pub unsafe extern "C" fn MallocExtension_GetAllocatedSize(pointer: *const c_void
     // SAFETY: the caller's promise is passed on.
     unsafe { malloc_usable_size(pointer.cast_mut()) }
 }
-
-/// Bytes in the calling thread's cache: no thread has one.
-#[unsafe(no_mangle)]
-pub extern "C" fn MallocExtension_GetThreadCacheSize() -> usize {
-    0
-}

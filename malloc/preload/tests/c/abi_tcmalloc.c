@@ -7,7 +7,6 @@ static void (*MallocExtension_ReleaseFreeMemory)(void);
 static void (*MallocExtension_ReleaseToSystem)(ssize_t);
 static size_t (*MallocExtension_GetEstimatedAllocatedSize)(size_t);
 static size_t (*MallocExtension_GetAllocatedSize)(const void *);
-static size_t (*MallocExtension_GetThreadCacheSize)(void);
 
 static void find(void *place, const char *name)
 {
@@ -31,7 +30,7 @@ int main(void)
         require_quarry();
     FIND(MallocExtension_GetNumericProperty), FIND(MallocExtension_ReleaseFreeMemory);
     FIND(MallocExtension_ReleaseToSystem), FIND(MallocExtension_GetEstimatedAllocatedSize);
-    FIND(MallocExtension_GetAllocatedSize), FIND(MallocExtension_GetThreadCacheSize);
+    FIND(MallocExtension_GetAllocatedSize);
     size_t before = figure("generic.current_allocated_bytes");
     for (size_t i = 0; i < LENGTH(EDGE_SIZES); i++) {
         size_t size = EDGE_SIZES[i];
@@ -55,7 +54,6 @@ int main(void)
     CHECK(figure("generic.current_allocated_bytes") < before + MIB, "not freed");
     CHECK(figure("generic.total_physical_bytes") < 64 * MIB, "memory stays");
     figure("tcmalloc.pageheap_unmapped_bytes");
-    CHECK(MallocExtension_GetThreadCacheSize() < MIB, "a thread holds memory");
     size_t bytes;
     CHECK(MallocExtension_GetNumericProperty("no.such.name", &bytes) == 0, "a name");
     return 0;
