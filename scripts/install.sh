@@ -117,7 +117,9 @@ for file in scripts/programs/*; do
 done
 put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
-put 644 malloc/preload/include/quarry.h "$PREFIX/include/quarry.h"
+for header in quarry.h quarry.hpp; do
+    put 644 "malloc/preload/include/$header" "$PREFIX/include/$header"
+done
 put 644 <(pkg_config) "$LIBDIR/pkgconfig/quarry.pc"
 for command in quarry quarry-lab; do
     put_built 644 "$TARGET/pages/bash/$command" "$BASHDIR/$command"

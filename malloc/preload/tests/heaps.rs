@@ -39,6 +39,13 @@ fn errors_have_their_errno() {
 }
 
 #[test]
+fn containers_of_cxx() {
+    for mode in modes() {
+        Run::full(linked_program("cxx_heaps.cpp")).without_stats().in_mode(mode).finish().success();
+    }
+}
+
+#[test]
 fn a_hundred_thousand_heaps() {
     part("many").without_stats().finish().success();
 }
@@ -97,13 +104,17 @@ fn misuse_is_reported_with_the_name_of_the_heap() {
 }
 
 #[test]
-fn the_example_of_the_guide_runs() {
+fn the_examples_of_the_guide_run() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(folder.join(path)).expect("it exists");
-    let (guide, source) = (read("../../docs/heaps.md"), read("examples/queries.c"));
-    let (_, block) = guide.split_once("```c\n").expect("an example in C");
-    let (block, _) = block.split_once("```").expect("its end");
-    assert!(source.contains(block), "the guide shows other lines than the example has");
+    let guide = read("../../docs/heaps.md");
+    for (fence, file) in [("```c\n", "queries.c"), ("```c++\n", "rows.cpp")] {
+        let (_, block) = guide.split_once(fence).expect("an example");
+        let (block, _) = block.split_once("```").expect("its end");
+        let source = read(&format!("examples/{file}"));
+        assert!(source.contains(block), "the guide shows other lines than {file} has");
+    }
+    Run::full(example("rows.cpp")).without_stats().finish().success();
     let outcome = Run::full(example("queries.c")).without_stats().finish().success();
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     assert_eq!(lines[0], "small: 10 rows in 1008 bytes", "{outcome}");

@@ -17,7 +17,7 @@
 //! the C library serves every request.
 //!
 //! Features: `page-cache` adds `PageCache`, `Budget`, groups and shrinkers; `heaps` adds `Heap`;
-//! `profile` adds the
+//! `allocator-api2` makes `Quarry` and `&Heap` an `Allocator` of that crate; `profile` adds the
 //! module `profile` and `QUARRY_PROFILE`; `guard` adds `QUARRY_GUARD`; `checks` adds `QUARRY_DEBUG`
 //! and `QUARRY_HARDEN` as well; `override` serves the C and C++ code of the program, too, which
 //! stays on the C library's `malloc` without it; `std`, the default, adds files and conversions
@@ -51,7 +51,7 @@
 //     checks, raw_cache, raw_heap, pages
 //     raw_reserve
 //     cache
-//     constructed, heap
+//     constructed, heap, allocator
 //     page_cache, abi, dlopen
 #[cfg(feature = "std")]
 extern crate std;
@@ -63,6 +63,8 @@ extern crate self as quarry;
 #[cfg(feature = "override")]
 #[expect(unreachable_pub, reason = "exported to C by their names")]
 mod abi;
+#[cfg(feature = "allocator-api2")]
+mod allocator;
 mod at_load;
 mod background;
 mod balancer;

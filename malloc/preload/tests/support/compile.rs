@@ -16,7 +16,8 @@ pub(crate) fn program(source: &'static str) -> PathBuf {
 /// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the full
 /// library: for [`Run::full`](super::Run::full).
 pub(crate) fn linked_program(source: &'static str) -> PathBuf {
-    once(source, |source| linked(&format!("tests/c/{source}"), &["-std=gnu11", "-D_GNU_SOURCE"]))
+    let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=gnu11" };
+    once(source, |source| linked(&format!("tests/c/{source}"), &[standard, "-D_GNU_SOURCE"]))
 }
 
 /// The executable of `examples/SOURCE`, compiled with the warnings that a user may enable.
