@@ -41,7 +41,8 @@ struct Places {
     gone: (u32, u32),
 }
 
-/// The own heaps of a stack.
+/// The own heaps of a stack. Aligned like that, so that the fields before it lie as without it.
+#[repr(align(256))]
 pub struct OwnHeaps {
     heaps: Chunks<OwnHeap, 8>,
     slabs: Slabs,
@@ -433,9 +434,11 @@ impl OwnHeaps {
         Some(at)
     }
 
-    /// Visits the locks.
+    /// Visits the locks, if there ever was a heap.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("own_heaps->places", &self.places);
+        if self.made.load(Relaxed) > 0 {
+            visit("own_heaps->places", &self.places);
+        }
         for (number, heap) in self.all() {
             visit("own_heap", &LockOf { heaps: self, heap, number });
         }
