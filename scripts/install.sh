@@ -120,6 +120,7 @@ put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
 for header in quarry.h quarry.hpp; do
     put 644 "malloc/preload/include/$header" "$PREFIX/include/$header"
 done
+put 644 bench/cli/manual/libquarry_heap.3 "$MANDIR/man3/libquarry_heap.3"
 put 644 <(pkg_config) "$LIBDIR/pkgconfig/quarry.pc"
 for command in quarry quarry-lab; do
     put_built 644 "$TARGET/pages/bash/$command" "$BASHDIR/$command"
