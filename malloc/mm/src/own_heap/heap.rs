@@ -2,7 +2,7 @@
 //! descriptors.
 //!
 //! Equations, while no thread holds the lock, with sums over the heap's descriptors:
-//! * `charged` = sum of frames; `empty` = frames of slabs without an object in use
+//! * `charged` = sum of frames, and of those on their way into the heap; `empty` = frames of slabs without an object in use
 //! * `held` = sum of objects in use times their bytes
 //! * `taken - frees` = sum of objects in use
 //! * objects in use include those that the *cursors* are about to hand out: the rest of a run of
@@ -556,24 +556,23 @@ impl<'a> Locked<'a> {
         add_wide(&self.heap.frees, freed);
     }
 
-    /// Makes anew what follows from the bits and the chain: counts and lists. Returns by how much
-    /// `taken - frees` exceeds the objects in use.
+    /// Makes anew what follows from the bits: counts and lists. The charge does not, because frames
+    /// may be on their way into the heap. Returns by how much `taken - frees` exceeds the objects in
+    /// use.
     pub(super) fn remake(&self) -> u64 {
         let heap = self.heap;
-        let (mut used, mut charged, mut empty, mut in_use) = (0, 0, 0, 0);
+        let (mut held, mut empty, mut in_use) = (0, 0, 0);
         heap.listed.iter().for_each(|list| list.store(0, Relaxed));
         for (number, slab) in self.each() {
             slab.recount();
             slab.is_listed.store(0, Relaxed);
             self.list(number, slab);
-            charged += slab.frames();
             empty += if slab.in_use() == 0 { slab.frames() } else { 0 };
             in_use += u64::from(slab.in_use());
-            used += slab.object_bytes() as u64 * u64::from(slab.in_use());
+            held += slab.object_bytes() as u64 * u64::from(slab.in_use());
         }
-        heap.charged.store(charged, Relaxed);
         heap.empty.store(empty, Relaxed);
-        heap.held.store(used, Relaxed);
+        heap.held.store(held, Relaxed);
         heap.taken.load(Relaxed).wrapping_sub(heap.frees.load(Relaxed)).wrapping_sub(in_use)
     }
 

@@ -105,6 +105,30 @@ fn an_object_is_with_one_thread_at_a_time() {
     });
 }
 
+/// A reset beside a request, whose frames may be on their way into the heap, keeps the account.
+#[test]
+fn a_heap_that_is_reset_beside_a_request_keeps_its_account() {
+    explore(300, || {
+        let (os, stack) = stack();
+        let heap = create(&stack);
+        let of_user = stack.clone();
+        let user = thread::spawn(move || {
+            for size in [4096, 100_000, 4096] {
+                assert!(take(&of_user, heap, size).is_ok());
+            }
+        });
+        assert_eq!(stack.reset_own_heap(heap), Ok(()));
+        user.join().expect("it got what it asked for");
+        assert_eq!(stack.validate(), Ok(()));
+        assert_eq!(stack.reset_own_heap(heap), Ok(()));
+        assert_eq!(stack.validate(), Ok(()));
+        assert_eq!(stack.destroy_own_heap(heap), Ok(()));
+        let _ = stack.trim();
+        assert_eq!(stack.pages().zones().budget().used(), 0, "no frame is lost");
+        os.release_all();
+    });
+}
+
 /// A thread that takes objects of a heap while another one destroys it gets objects until then, and
 /// learns that the heap is dead.
 #[test]
