@@ -18,7 +18,7 @@ use quarry_mm::own_heap::{Missed, OwnHeapId};
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{
     CachedPages, HeapUse, MIN_ALIGN, NotFreed, Request, StackHost, StackStats, Watch, stays,
-    with_headroom,
+    stays_after_all, with_headroom,
 };
 use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
@@ -322,6 +322,9 @@ pub unsafe fn realloc_fast(object: Object, size: usize) -> Option<Object> {
 #[cold]
 #[inline(never)]
 unsafe fn relocate(object: Object, size: usize, old: usize) -> Option<Object> {
+    if stays_after_all(old, size) {
+        return Some(object);
+    }
     let new = if size == 0 { None } else { STACK.fast.alloc(with_headroom(old, size)) }?;
     // SAFETY: two objects of at least `min(old, size)` bytes; the caller gives up the old one.
     unsafe {

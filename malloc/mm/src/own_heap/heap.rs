@@ -2,7 +2,8 @@
 //! descriptors.
 //!
 //! Equations, while no thread holds the lock, with sums over the heap's descriptors:
-//! * `charged` = sum of frames, and of those on their way into the heap; `empty` = frames of slabs without an object in use
+//! * `charged` = sum of frames, and of those on their way into the heap
+//! * `empty` = frames of slabs without an object in use
 //! * `held` = sum of objects in use times their bytes
 //! * `taken - frees` = sum of objects in use
 //! * objects in use include those that the *cursors* are about to hand out: the rest of a run of
@@ -557,8 +558,8 @@ impl<'a> Locked<'a> {
     }
 
     /// Makes anew what follows from the bits: counts and lists. The charge does not, because frames
-    /// may be on their way into the heap. Returns by how much `taken - frees` exceeds the objects in
-    /// use.
+    /// may be on their way into the heap. Returns by how much `taken - frees` exceeds the objects
+    /// in use.
     pub(super) fn remake(&self) -> u64 {
         let heap = self.heap;
         let (mut held, mut empty, mut in_use) = (0, 0, 0);

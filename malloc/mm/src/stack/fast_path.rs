@@ -306,10 +306,17 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
 }
 
 /// Returns whether `realloc` to `size` bytes leaves an object of `old` bytes where it is: it may
-/// waste half of them, and in the smallest class all but one.
+/// waste half of them.
 #[inline(always)]
 pub fn stays(old: usize, size: usize) -> bool {
-    old.wrapping_sub(size) <= (old / 2).max(MIN_ALIGN - 1)
+    old.wrapping_sub(size) <= old / 2
+}
+
+/// The same, and in the smallest class it may waste all but one, which [`stays`] has no instruction
+/// left to say.
+#[must_use]
+pub fn stays_after_all(old: usize, size: usize) -> bool {
+    stays(old, size) || old == MIN_ALIGN && (1..=old).contains(&size)
 }
 
 /// Offsets in a [`Stack`](super::Stack) of the words that fast paths in assembler read.

@@ -61,7 +61,7 @@ pub use budget_stats::{BalanceStats, BudgetStats, DirectNs, Pressure};
 pub use cached_pages::{CachedPages, StackHost};
 pub use caches::CacheRef;
 pub use call::{Entry, MIN_ALIGN, Misuse, Request};
-pub use fast_path::{FastPath, NotFreed, StackOffsets, stays};
+pub use fast_path::{FastPath, NotFreed, StackOffsets, stays, stays_after_all};
 pub use instance::is_sane;
 pub use instance::{SampledBlock, Stack, StackConfig, Watch};
 pub use instruments::{Instrument, Instruments};

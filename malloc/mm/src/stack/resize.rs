@@ -13,7 +13,7 @@
 //! goes, if possible, in front of as many free frames as it has itself; these frames stay free.
 
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
-use super::fast_path::stays;
+use super::fast_path::{stays, stays_after_all};
 use super::instance::{Stack, StackConfig, Watch, is_sane};
 use super::owner::Owner;
 use super::request::SMALLEST_BLOCK;
@@ -193,8 +193,10 @@ impl<C: StackConfig> Stack<C> {
         size: usize,
     ) -> Option<Object> {
         match owner {
-            Owner::Object(_) => stays(old, size).then_some(object),
-            Owner::Sampled(_) if old <= classes::LARGEST => stays(old, size).then_some(object),
+            Owner::Object(_) => stays_after_all(old, size).then_some(object),
+            Owner::Sampled(_) if old <= classes::LARGEST => {
+                stays_after_all(old, size).then_some(object)
+            }
             Owner::Pages(pfn) | Owner::Sampled(pfn) => {
                 let is_resized = size > classes::LARGEST && self.resize_block(pfn, size);
                 is_resized.then_some(object)
