@@ -23,6 +23,12 @@ impl Known {
         }
     }
 
+    /// The number, 0 if it has not been looked up.
+    #[inline]
+    pub(crate) fn seen(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// [`get`](Self::get) for an answer to a question.
     #[inline]
     pub(crate) fn is_true(&self, look: impl FnOnce() -> bool) -> bool {

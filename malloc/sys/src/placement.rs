@@ -1,5 +1,6 @@
 //! On which NUMA node the system takes memory of the heap.
 
+use crate::own_stack;
 use crate::primitive::{AtomicU8, Ordering};
 use crate::seccomp::is_unfiltered;
 use crate::topology::{MEMORY_NODES, MemoryNodes, NO_NODES, allowed_memory_nodes};
@@ -19,9 +20,11 @@ pub enum Placement {
 /// 0 where the system places memory as that of any program.
 static CHOSEN: AtomicU8 = AtomicU8::new(0);
 
-/// Chooses where memory lies that is mapped from now on.
+/// Chooses where memory lies that is mapped from now on, if the machine has several nodes.
 pub fn choose(placement: Placement) {
-    CHOSEN.store(placement as u8, Ordering::Relaxed);
+    if memory_node_limit() > 1 {
+        CHOSEN.store(placement as u8, Ordering::Relaxed);
+    }
 }
 
 /// Tells the system where memory lies that was just mapped. If it refuses, the memory lies as that
@@ -29,7 +32,8 @@ pub fn choose(placement: Placement) {
 pub(crate) fn place(address: NonNull<u8>, bytes: usize) {
     let chosen = CHOSEN.load(Ordering::Relaxed);
     if chosen != 0 {
-        place_as(chosen, address, bytes);
+        // It reads files, which takes more stack than a request may.
+        own_stack::run(|| place_as(chosen, address, bytes));
     }
 }
 
@@ -39,7 +43,7 @@ fn place_as(chosen: u8, address: NonNull<u8>, bytes: usize) {
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_PREFERRED: i32 = 1;
     const MPOL_INTERLEAVE: i32 = 3;
-    if memory_node_limit() == 1 || !is_unfiltered() {
+    if !is_unfiltered() {
         return;
     }
     let (mode, nodes) = match chosen == Placement::Interleave as u8 {

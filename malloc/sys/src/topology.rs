@@ -146,12 +146,13 @@ pub fn node_number_limit() -> u32 {
 /// file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
-    static KNOWN: Known = Known::new();
     if is_confined() {
         return 1;
     }
-    KNOWN.get(|| ask_for_memory_nodes().into()) as u32
+    NODE_LIMIT.get(|| ask_for_memory_nodes().into()) as u32
 }
+
+static NODE_LIMIT: Known = Known::new();
 
 /// Bits of a mask of nodes that is long enough for every kernel (`MAX_NUMNODES`, Linux 6.x).
 pub(crate) const MEMORY_NODES: usize = 1024;
@@ -181,10 +182,10 @@ fn ask_for_memory_nodes() -> u32 {
     if allowed.is_some_and(is_first_alone) { 1 } else { node_number_limit() }
 }
 
-/// [`current_node`] where the process may get memory from several nodes, else 0.
+/// [`current_node`] where [`memory_node_limit`] has found several nodes, else 0. Reads no file.
 #[must_use]
 pub fn current_memory_node() -> u32 {
-    if memory_node_limit() == 1 { 0 } else { current_node() }
+    if NODE_LIMIT.seen() <= 1 { 0 } else { current_node() }
 }
 
 /// The NUMA node of the CPU that runs the calling thread; 0 if the kernel does not report it.
