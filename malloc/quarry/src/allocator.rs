@@ -8,16 +8,18 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
 
-/// `layout` at `address`; an error if that is null.
-fn found(address: *mut u8, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-    let address = NonNull::new(address).ok_or(AllocError)?;
-    Ok(NonNull::slice_from_raw_parts(address, layout.size()))
-}
-
-/// An allocation without bytes.
-fn nowhere(layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-    // A layout's alignment is not 0, so the address is not null.
-    found(core::ptr::without_provenance_mut(layout.align()), layout)
+/// The memory that `ask` gets for a layout, or an address if the layout has no bytes.
+#[inline]
+fn given(
+    layout: Layout,
+    ask: impl FnOnce() -> Option<NonNull<u8>>,
+) -> Result<NonNull<[u8]>, AllocError> {
+    let address = match layout.size() {
+        // A layout's alignment is not 0, so the address is not null.
+        0 => NonNull::new(core::ptr::without_provenance_mut(layout.align())),
+        _ => ask(),
+    };
+    Ok(NonNull::slice_from_raw_parts(address.ok_or(AllocError)?, layout.size()))
 }
 
 /// Resizes an allocation of any allocator here: Quarry's `realloc` leaves an object in its heap.
@@ -31,8 +33,10 @@ unsafe fn resize(
     new: Layout,
 ) -> Result<NonNull<[u8]>, AllocError> {
     if old.size() > 0 && new.size() > 0 && new.align() <= old.align() {
-        // SAFETY: the allocation has this layout, and the caller gives it up if this succeeds.
-        return found(unsafe { Quarry.realloc(pointer.as_ptr(), old, new.size()) }, new);
+        return given(new, || {
+            // SAFETY: the allocation has this layout, and the caller gives it up on success.
+            NonNull::new(unsafe { Quarry.realloc(pointer.as_ptr(), old, new.size()) })
+        });
     }
     let moved = allocator.allocate(new)?;
     let kept = old.size().min(new.size());
@@ -92,20 +96,14 @@ macro_rules! as_quarry_does {
 unsafe impl Allocator for Quarry {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        if layout.size() == 0 {
-            return nowhere(layout);
-        }
         // SAFETY: the layout has bytes.
-        found(unsafe { self.alloc(layout) }, layout)
+        given(layout, || NonNull::new(unsafe { self.alloc(layout) }))
     }
 
     #[inline]
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        if layout.size() == 0 {
-            return nowhere(layout);
-        }
         // SAFETY: the layout has bytes.
-        found(unsafe { self.alloc_zeroed(layout) }, layout)
+        given(layout, || NonNull::new(unsafe { self.alloc_zeroed(layout) }))
     }
 
     as_quarry_does!();
@@ -128,20 +126,12 @@ unsafe impl Allocator for Quarry {
 unsafe impl Allocator for &Heap {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        if layout.size() == 0 {
-            return nowhere(layout);
-        }
-        let object = self.alloc_layout(layout).ok_or(AllocError)?;
-        Ok(NonNull::slice_from_raw_parts(object, layout.size()))
+        given(layout, || self.alloc_layout(layout))
     }
 
     #[inline]
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        if layout.size() == 0 {
-            return nowhere(layout);
-        }
-        let object = Heap::alloc_zeroed(self, layout).ok_or(AllocError)?;
-        Ok(NonNull::slice_from_raw_parts(object, layout.size()))
+        given(layout, || Heap::alloc_zeroed(self, layout))
     }
 
     as_quarry_does!();
