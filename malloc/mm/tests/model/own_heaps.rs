@@ -36,6 +36,13 @@ fn stack() -> (&'static TestOs, Arc<OfModel>) {
     (os, stack)
 }
 
+/// Gives back what dead heaps left: no frame is lost.
+fn end(os: &TestOs, stack: &OfModel) {
+    let _ = stack.trim();
+    assert_eq!(stack.pages().zones().budget().used(), 0, "frames of dead heaps are free");
+    os.release_all();
+}
+
 fn create(stack: &OfModel) -> OwnHeapId {
     stack.own.create("model", u32::MAX, stack.metadata()).expect("memory for a record")
 }
@@ -99,9 +106,7 @@ fn an_object_is_with_one_thread_at_a_time() {
         }
         assert_eq!(stack.validate(), Ok(()));
         assert_eq!(stack.destroy_own_heap(heap), Ok(()));
-        let _ = stack.trim();
-        assert_eq!(stack.pages().zones().budget().used(), 0, "frames of dead heaps are free");
-        os.release_all();
+        end(os, &stack);
     });
 }
 
@@ -123,9 +128,7 @@ fn a_heap_that_is_reset_beside_a_request_keeps_its_account() {
         assert_eq!(stack.reset_own_heap(heap), Ok(()));
         assert_eq!(stack.validate(), Ok(()));
         assert_eq!(stack.destroy_own_heap(heap), Ok(()));
-        let _ = stack.trim();
-        assert_eq!(stack.pages().zones().budget().used(), 0, "no frame is lost");
-        os.release_all();
+        end(os, &stack);
     });
 }
 
@@ -149,8 +152,6 @@ fn a_heap_that_is_destroyed_beside_a_request_loses_nothing() {
         user.join().expect("it saw a heap or none");
         assert_eq!(take(&stack, heap, 16), Err(Missed::Dead));
         assert_eq!(stack.validate(), Ok(()));
-        let _ = stack.trim();
-        assert_eq!(stack.pages().zones().budget().used(), 0, "no frame is lost");
-        os.release_all();
+        end(os, &stack);
     });
 }

@@ -12,6 +12,7 @@ use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{ReclaimState, Stack, StackHost};
 use quarry_mm::zone::{GroupId, GroupLimits, Mark};
+use quarry_sys::hooks::HookId;
 use quarry_sys::percpu::Object;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -140,6 +141,12 @@ impl Objects<'_> {
     }
 }
 
+/// Registers a shrinker, which its test removes.
+fn register<S: Shrinker>(stack: &Stack<Config>, shrinker: &S) -> HookId {
+    // SAFETY: the shrinker lives on in the test, which removes it before its end.
+    unsafe { stack.cached().shrinkers().add(shrinker, Default::default()) }.expect("a place")
+}
+
 /// Makes 10 MiB of objects, and reads pages down to the low mark; returns how many of each exist.
 fn fill_to_low(cache: Cache<'_>, id: MappingId, objects: &Objects<'_>) -> (u64, usize) {
     while objects.len() * Objects::SIZE < 10 * MIB {
@@ -175,9 +182,7 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
         let cache = PageCaching::open(stack).expect("there is memory");
         let id = mapping(cache, GroupId::ROOT);
         let objects = Objects(stack, Mutex::default());
-        // SAFETY: the shrinker is removed below.
-        let shrinker =
-            unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
+        let shrinker = register(stack, &objects);
         while objects.len() * Objects::SIZE < objects_mib * MIB {
             assert!(objects.add());
         }
@@ -210,7 +215,7 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
         }
         let before = objects.len();
         assert_eq!((balance(stack), objects.len()), (0, before), "nothing is owed twice");
-        assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+        assert!(stack.cached().shrinkers().remove(shrinker));
         objects.free(u64::MAX);
         end(&bed, cache, &[id]);
     }
@@ -256,8 +261,7 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
         objects: Objects(stack, Mutex::default()),
         takers: Objects(stack, Mutex::default()),
     };
-    // SAFETY: the shrinker is removed below.
-    let shrinker = unsafe { stack.cached().shrinkers().add(&raw const taken, Default::default()) };
+    let shrinker = register(stack, &taken);
     let (pages, all) = fill_to_low(cache, id, &taken.objects);
     while taken.has_room() {
         while !budget.is_below(Mark::Low) && taken.has_room() {
@@ -269,7 +273,7 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
     let kept_objects = taken.objects.len() as f64 / all as f64;
     assert!(kept < 0.9 && kept_objects < 0.95, "both give: {kept} {kept_objects}");
     assert!((0.8..1.25).contains(&(kept / kept_objects)), "{kept} {kept_objects}");
-    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+    assert!(stack.cached().shrinkers().remove(shrinker));
     taken.objects.free(u64::MAX);
     taken.takers.free(u64::MAX);
     end(&bed, cache, &[id]);
@@ -284,9 +288,7 @@ fn a_lock_of_another_task_costs_no_objects() {
     let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let objects = Objects(stack, Mutex::default());
-    // SAFETY: the shrinker is removed below.
-    let shrinker =
-        unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
+    let shrinker = register(stack, &objects);
     let (pages, all) = fill_to_low(cache, id, &objects);
     let (is_held, is_over) = (Barrier::new(2), Barrier::new(2));
     let steps = Cell::new(0);
@@ -322,7 +324,7 @@ fn a_lock_of_another_task_costs_no_objects() {
     let kept = cache.pages_of(id) as f64 / pages as f64;
     let kept_objects = objects.len() as f64 / all as f64;
     assert!((0.8..1.25).contains(&(kept / kept_objects)), "{kept} {kept_objects}");
-    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+    assert!(stack.cached().shrinkers().remove(shrinker));
     objects.free(u64::MAX);
     end(&bed, cache, &[id]);
 }
@@ -335,9 +337,7 @@ fn a_cache_that_replaces_its_pages_takes_no_objects() {
     let cache = PageCaching::open(stack).expect("there is memory");
     let id = mapping(cache, GroupId::ROOT);
     let objects = Objects(stack, Mutex::default());
-    // SAFETY: the shrinker is removed below.
-    let shrinker =
-        unsafe { stack.cached().shrinkers().add(&raw const objects, Default::default()) };
+    let shrinker = register(stack, &objects);
     (0..5000).for_each(|_| assert!(objects.add()));
     let pages = (LIMIT / FRAME_BYTES) as u64;
     for index in 0..4 * pages {
@@ -346,7 +346,7 @@ fn a_cache_that_replaces_its_pages_takes_no_objects() {
     assert!(!quarry_cache::is_owed(stack));
     assert_eq!(balance(stack), 0);
     assert!(objects.len() > 4500, "{} of 5000 objects", objects.len());
-    assert!(stack.cached().shrinkers().remove(shrinker.expect("a place")));
+    assert!(stack.cached().shrinkers().remove(shrinker));
     objects.free(u64::MAX);
     end(&bed, cache, &[id]);
 }
