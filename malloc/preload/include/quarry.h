@@ -302,7 +302,8 @@ typedef struct {
  */
 typedef struct {
   /*
-   Up to this size, the group keeps its memory when other parts of the program need memory.
+   Up to this size, the group keeps its cached pages when other parts of the program need
+   memory.
    */
   size_t min;
   /*
@@ -317,7 +318,50 @@ typedef struct {
    Maximum number of bytes of pages that may be pinned at the same time.
    */
   size_t pinned_max;
+  /*
+   Up to this size, the group keeps its cached pages unless other groups have too few.
+   */
+  size_t low;
 } quarry_group_limits;
+
+/*
+ The use of a group, in bytes unless a field says otherwise:
+ used = cached + malloc_pages + heaps + the used of the groups that are parts of it.
+ */
+typedef struct {
+  /*
+   All that is charged to the group, with its parts.
+   */
+  size_t used;
+  /*
+   Its cached pages.
+   */
+  size_t cached;
+  /*
+   Pages of what malloc has handed out to threads inside it.
+   */
+  size_t malloc_pages;
+  /*
+   Pages of the heaps in it, and of what groups that were parts of it have left.
+   */
+  size_t heaps;
+  /*
+   Of malloc_pages, objects in use; the rest is free for further ones.
+   */
+  size_t malloc_in_use;
+  /*
+   Pinned pages, which are counted only if the group limits them.
+   */
+  size_t pinned;
+  /*
+   Number of requests that failed at the limit.
+   */
+  size_t refusals;
+  /*
+   Number of the group that it is a part of; 0: of none.
+   */
+  size_t parent;
+} quarry_group_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -366,6 +410,14 @@ size_t quarry_limit(void);
  The name ends with a NUL.
  */
 quarry_heap *quarry_heap_create(const char *name, size_t limit);
+
+/*
+ Same as quarry_heap_create, in a group, which is charged for the pages of the heap, too; 0: in
+ none. Fails with EINVAL if there is no such group.
+
+ The name ends with a NUL.
+ */
+quarry_heap *quarry_heap_create_in(int group, const char *name, size_t limit);
 
 /*
  malloc in a heap. Returns NULL with ENOMEM if the limit of the heap is reached, also after
@@ -789,12 +841,16 @@ quarry_registration *quarry_pressure_register(void (*tell)(void *context, int le
 void quarry_unregister(quarry_registration *registration);
 
 /*
- Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
- EINVAL (a min above high or max), ENOSPC, ENOMEM or ENOTSUP.
+ Makes a group: an account and limits for one part of the program. It is charged for the file
+ mappings, the heaps and the groups in it, and for what malloc hands out to threads inside it.
+ parent is the number of the group that it is a part of, which is charged for it, too; 0: of
+ none. The first 32 bytes of the name are kept. Returns its number, 1 to 65,535, or -1 with
+ EINVAL (a min or low above high or max, a name that is NULL or not UTF-8, no such parent),
+ ENOSPC, ENOMEM or ENOTSUP.
 
- `limits` points to limits, or is NULL for no limits.
+ `limits` points to limits, or is NULL for no limits; the name ends with a NUL.
  */
-int quarry_group_create(const quarry_group_limits *limits);
+int quarry_group_create(int parent, const char *name, const quarry_group_limits *limits);
 
 /*
  Changes the limits of a group. Returns 0, or -1 with EINVAL.
@@ -804,12 +860,52 @@ int quarry_group_create(const quarry_group_limits *limits);
 int quarry_group_limit(int group, const quarry_group_limits *limits);
 
 /*
+ Puts the calling thread into a group, or with 0 into none: what malloc and its relatives hand
+ out to it from now on is charged to the group, wherever it is freed. realloc leaves an object
+ where it is charged. At the limit of the group, or of one that it is a part of, requests fail
+ with ENOMEM. Returns the number of the group that the thread was inside before, which
+ quarry_group_leave takes; or -1 with EINVAL or ENOMEM.
+ */
+int quarry_group_enter(int group);
+
+/*
+ Puts the calling thread back into the group that it was inside before quarry_group_enter, which
+ has returned its number. Returns 0, or -1 with EINVAL or ENOMEM.
+ */
+int quarry_group_leave(int before);
+
+/*
  Bytes that are charged to a group; 0 with EINVAL if there is no such group.
  */
 size_t quarry_group_used(int group);
 
 /*
- Removes a group. Returns 0, or -1 with EBUSY (file mappings belong to it) or EINVAL.
+ Writes the use of a group to the first `bytes` bytes of `out`. Returns 0, or -1 with EINVAL.
+
+ `out` has room for `bytes` bytes.
+ */
+int quarry_group_stat(int group, quarry_group_stats *out, size_t bytes);
+
+/*
+ Returns the number of the next group after this one, in the order of numbers, 0 for the first;
+ 0 if there is none.
+ */
+int quarry_group_next(int after);
+
+/*
+ Sets the function that is called when a request for this many bytes has reached the max limit
+ of a group, on the thread of the request, which then tries once more; NULL: none. The function
+ may call every function, and free or raise the limit. Requests of its own in the group fail at
+ the limit. Returns 0, or -1 with EINVAL.
+
+ Any thread may call the function with the context while the group exists.
+ */
+int quarry_group_on_pressure(int group, void (*tell)(void *context, size_t bytes), void *context);
+
+/*
+ Removes a group. What was allocated inside it stays in use, and is charged to the group above.
+ Returns 0, or -1 with EBUSY (file mappings, heaps or groups belong to it, or threads are inside)
+ or EINVAL.
  */
 int quarry_group_destroy(int group);
 

@@ -7,8 +7,8 @@ use core::ptr::{NonNull, null_mut};
 use core::time::Duration;
 use quarry::process;
 use quarry::{
-    Budget, Count, Error, Group, GroupId, GroupOptions, Pressure, Quarry, Registration, Scanned,
-    ShrinkControl, Shrinker, ShrinkerOptions,
+    Budget, Count, Error, Pressure, Quarry, Registration, Scanned, ShrinkControl, Shrinker,
+    ShrinkerOptions,
 };
 use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::own_stack;
@@ -89,20 +89,6 @@ pub struct QuarryShrinker {
     pub batch: c_uint,
     /// Bytes of an object; 0 if unknown.
     pub object_bytes: usize,
-}
-
-/// The limits of a group, in bytes; SIZE_MAX for no limit.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct QuarryGroupLimits {
-    /// Up to this size, the group keeps its memory when other parts of the program need memory.
-    pub min: usize,
-    /// Above this size, the background thread reclaims memory of the group.
-    pub high: usize,
-    /// At this size, requests of the group fail after one reclaim of the group.
-    pub max: usize,
-    /// Maximum number of bytes of pages that may be pinned at the same time.
-    pub pinned_max: usize,
 }
 
 fn code_of(level: Pressure) -> c_int {
@@ -300,67 +286,5 @@ pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration
         }
         // SAFETY: the caller's promise is passed on.
         drop(unsafe { Registration::from_raw(address) });
-    }
-}
-
-/// # Safety
-/// Same as [`quarry_group_create`].
-unsafe fn options_of(limits: *const QuarryGroupLimits) -> GroupOptions {
-    // SAFETY: the caller's promise.
-    let Some(limits) = (unsafe { limits.as_ref() }) else { return GroupOptions::default() };
-    let QuarryGroupLimits { min, high, max, pinned_max } = *limits;
-    GroupOptions { min, high, max, pinned_max }
-}
-
-fn group_of(number: c_int) -> Option<Group> {
-    let group = u8::try_from(number).ok().and_then(|number| Group::of(GroupId(number)));
-    if group.is_none() {
-        errno::set(libc::EINVAL);
-    }
-    group
-}
-
-/// Makes a group: limits for one part of the program. Returns its number, 1 to 255, or -1 with
-/// EINVAL (a min above high or max), ENOSPC, ENOMEM or ENOTSUP.
-///
-/// # Safety
-/// `limits` points to limits, or is NULL for no limits.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -> c_int {
-    let Some(budget) = budget() else { return -1 };
-    // SAFETY: the caller's promise is passed on.
-    match budget.group(&unsafe { options_of(limits) }) {
-        Ok(group) => group.id().0.into(),
-        Err(error) => refused(error.errno()),
-    }
-}
-
-/// Changes the limits of a group. Returns 0, or -1 with EINVAL.
-///
-/// # Safety
-/// Same as quarry_group_create.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quarry_group_limit(
-    group: c_int,
-    limits: *const QuarryGroupLimits,
-) -> c_int {
-    let Some(group) = group_of(group) else { return -1 };
-    // SAFETY: the caller's promise is passed on.
-    answer(group.set_limits(&unsafe { options_of(limits) }))
-}
-
-/// Bytes that are charged to a group; 0 with EINVAL if there is no such group.
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_group_used(group: c_int) -> usize {
-    group_of(group).map_or(0, |group| group.usage().used)
-}
-
-/// Removes a group. Returns 0, or -1 with EBUSY (file mappings belong to it) or EINVAL.
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_group_destroy(group: c_int) -> c_int {
-    match group_of(group).map(Group::remove) {
-        None => -1,
-        Some(Ok(())) => 0,
-        Some(Err(_)) => refused(libc::EBUSY),
     }
 }

@@ -23,6 +23,8 @@ mod cache_api;
 #[cfg(all(target_env = "gnu", not(feature = "override")))]
 #[path = "../../quarry/src/abi/dlopen.rs"]
 mod dlopen;
+#[cfg(feature = "full")]
+mod group_api;
 mod heap_api;
 mod jemalloc_api;
 mod namespaces;

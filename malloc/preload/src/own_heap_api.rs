@@ -4,8 +4,8 @@ use crate::abi::null;
 use crate::heap_api::refused;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
-use quarry::RawHeap;
 use quarry::process::{self, usable_size};
+use quarry::{GroupId, RawHeap};
 use quarry_mm::stack::MIN_ALIGN;
 use quarry_sys::errno;
 
@@ -68,15 +68,54 @@ fn limit_of(limit: usize) -> usize {
 /// The name ends with a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_heap_create(name: *const c_char, limit: usize) -> *mut QuarryHeap {
-    if name.is_null() {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { quarry_heap_create_in(0, name, limit) }
+}
+
+/// Same as quarry_heap_create, in a group, which is charged for the pages of the heap, too; 0: in
+/// none. Fails with EINVAL if there is no such group.
+///
+/// # Safety
+/// The name ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_heap_create_in(
+    group: c_int,
+    name: *const c_char,
+    limit: usize,
+) -> *mut QuarryHeap {
+    // SAFETY: the caller's promise is passed on.
+    let name = unsafe { text(name) };
+    let (Ok(group), Some(name)) = (u16::try_from(group), name) else {
         return null(libc::EINVAL);
-    }
-    // SAFETY: the name ends with a NUL (caller's promise).
-    let Ok(name) = unsafe { CStr::from_ptr(name) }.to_str() else { return null(libc::EINVAL) };
-    match RawHeap::create(name, limit_of(limit)) {
+    };
+    match RawHeap::create(GroupId(group), name, limit_of(limit)) {
         Ok(heap) => without_provenance_mut(heap.handle()),
         Err(error) => null(error.errno()),
     }
+}
+
+/// The text of a name; `None` if it is NULL or not UTF-8.
+///
+/// # Safety
+/// The name is NULL or ends with a NUL.
+pub(crate) unsafe fn text<'a>(name: *const c_char) -> Option<&'a str> {
+    // SAFETY: the caller's promise.
+    if name.is_null() { None } else { unsafe { CStr::from_ptr(name) }.to_str().ok() }
+}
+
+/// Copies the first `bytes` bytes of a struct to `out`; programs with an older quarry.h know fewer.
+/// Returns 0, or -1 with EINVAL if `out` is NULL.
+///
+/// # Safety
+/// `out` is NULL or has room for `bytes` bytes; the struct has no padding.
+pub(crate) unsafe fn copy_out<T>(counts: &T, out: *mut T, bytes: usize) -> c_int {
+    if out.is_null() {
+        return refused(libc::EINVAL);
+    }
+    let bytes = bytes.min(size_of::<T>());
+    // SAFETY: `out` has room for this many bytes (caller's promise), and the struct is no shorter.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const *counts).cast::<u8>(), out.cast(), bytes) };
+    0
 }
 
 /// malloc in a heap. Returns NULL with ENOMEM if the limit of the heap is reached, also after
@@ -192,9 +231,6 @@ pub unsafe extern "C" fn quarry_heap_stat(
     bytes: usize,
 ) -> c_int {
     let Some(heap) = given(heap) else { return -1 };
-    if out.is_null() {
-        return refused(libc::EINVAL);
-    }
     let stats = heap.stats("quarry_heap_stat");
     let stats = QuarryHeapStats {
         used: stats.used,
@@ -204,10 +240,8 @@ pub unsafe extern "C" fn quarry_heap_stat(
         frees: stats.frees as usize,
         refused: stats.refused as usize,
     };
-    let bytes = bytes.min(size_of::<QuarryHeapStats>());
-    // SAFETY: `out` has room for this many bytes (caller's promise), and `stats` is no shorter.
-    unsafe { core::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast(), bytes) };
-    0
+    // SAFETY: the caller's promise is passed on; all fields are words.
+    unsafe { copy_out(&stats, out, bytes) }
 }
 
 /// Changes the limit of a heap, as of quarry_heap_create; its objects stay. Returns 0, or -1 with

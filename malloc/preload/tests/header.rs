@@ -10,13 +10,14 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files with the functions and constants that the header declares.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "src/heap_api.rs",
     "src/own_heap_api.rs",
     "src/occupancy_api.rs",
     "src/cache_api.rs",
     "src/page_cache_api.rs",
     "src/budget_api.rs",
+    "src/group_api.rs",
     "src/profile_api.rs",
 ];
 
@@ -69,6 +70,7 @@ fn config() -> Config {
         ("QuarryHeapStats", "quarry_heap_stats"),
         ("QuarryShrinker", "quarry_shrinker"),
         ("QuarryGroupLimits", "quarry_group_limits"),
+        ("QuarryGroupStats", "quarry_group_stats"),
         ("QuarryOccupancy", "quarry_occupancy_t"),
     ];
     let names = opaque.iter().chain(&structures);

@@ -24,6 +24,7 @@ mod fast_path;
 mod foreign;
 #[cfg(target_arch = "x86_64")]
 mod frames;
+mod groups;
 mod header;
 mod heaps;
 mod hostile;

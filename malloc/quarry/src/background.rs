@@ -288,7 +288,7 @@ fn start() {
     if may_be_brief && !is_at_rest() || !moves(NONE, STARTING) {
         return;
     }
-    let (created, is_filtered) = own_stack::run_with_signals(|| {
+    let create = || {
         // A filter that the program has installed itself may kill for starting a thread.
         match may_have_new_filter() {
             true => (NONE, true),
@@ -296,7 +296,10 @@ fn start() {
             false if thread::create(body) => (RUNNING, false),
             false => (NONE, false),
         }
-    });
+    };
+    #[cfg(feature = "heaps")]
+    let create = || crate::groups::outside(create);
+    let (created, is_filtered) = own_stack::run_with_signals(create);
     let is_new = moves(STARTING, created);
     debug_assert!(is_new, "only the starter leaves STARTING");
     if is_filtered && !is_single_threaded() {

@@ -4,6 +4,8 @@
 use crate::gate;
 use crate::instance::{ProcessConfig, STACK};
 use quarry_mm::stack::StackConfig;
+#[cfg(feature = "heaps")]
+use quarry_mm::zone::GroupId;
 use quarry_sys::locks::Visit;
 use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicU32, futex};
@@ -42,6 +44,12 @@ pub(crate) trait Balancer {
 
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
+
+    /// Frees some cached pages of a group and its parts, inside the gate; returns how many frames.
+    #[cfg(feature = "heaps")]
+    fn reclaim_group(_group: GroupId) -> usize {
+        0
+    }
 
     fn visit_process_locks(_visit: &mut Visit<'_>) {}
 

@@ -48,6 +48,11 @@ pub enum Error {
     },
     /// The backing has not written dirty pages, or not kept what it has written.
     Write(OsError),
+    /// No group has this number.
+    NoSuchGroup {
+        /// The number.
+        number: usize,
+    },
     /// The process has as many of these as it can have.
     TooMany {
         /// Groups, shrinkers or callbacks.
@@ -130,9 +135,10 @@ impl Error {
             #[cfg(feature = "std")]
             Self::Open { error, .. } => error.0,
             Self::TooMany { .. } => libc::ENOSPC,
-            Self::BadLayout { .. } | Self::NoSuchOrder { .. } | Self::NotAccepted { .. } => {
-                libc::EINVAL
-            }
+            Self::NoSuchGroup { .. }
+            | Self::BadLayout { .. }
+            | Self::NoSuchOrder { .. }
+            | Self::NotAccepted { .. } => libc::EINVAL,
             Self::OutOfRange { .. } => libc::ENXIO,
             Self::Withheld { .. } => libc::EAGAIN,
             Self::Busy { .. } | Self::Switching => libc::EBUSY,
@@ -170,6 +176,7 @@ impl fmt::Display for Error {
             Self::TooMany { what, most } => {
                 return write!(out, "the process has {most} {what}, the most that it can have");
             }
+            Self::NoSuchGroup { number } => return write!(out, "there is no group {number}"),
             Self::BadLayout { size, align } => {
                 return write!(
                     out,

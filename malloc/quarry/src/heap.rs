@@ -2,6 +2,7 @@
 
 use crate::cache::like_a_box;
 use crate::error::Error;
+use crate::group::Group;
 use crate::process;
 use crate::raw_heap::{HeapStats, RawHeap};
 use core::alloc::Layout;
@@ -11,6 +12,7 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::{NonNull, null_mut};
+use quarry_mm::zone::GroupId;
 
 const ENTRY: &str = "quarry::Heap";
 
@@ -86,7 +88,15 @@ impl Heap {
     /// # Errors
     /// Same as for [`new`](Self::new).
     pub fn with_limit(name: &str, limit: usize) -> Result<Self, Error> {
-        Ok(Self { raw: RawHeap::create(name, limit)?, pressure: None })
+        Ok(Self { raw: RawHeap::create(GroupId::ROOT, name, limit)?, pressure: None })
+    }
+
+    /// Same as [`with_limit`](Self::with_limit), in a group that is charged for the heap, too.
+    ///
+    /// # Errors
+    /// Same as for [`new`](Self::new), or [`Error::NoSuchGroup`].
+    pub fn in_group(group: &Group, name: &str, limit: usize) -> Result<Self, Error> {
+        Ok(Self { raw: RawHeap::create(group.id(), name, limit)?, pressure: None })
     }
 
     /// Moves a value into the heap. O(1) if a slab has a free object.

@@ -65,6 +65,8 @@ extern crate self as quarry;
 mod abi;
 #[cfg(feature = "allocator-api2")]
 mod allocator;
+#[cfg(feature = "heaps")]
+mod at_limit;
 mod at_load;
 mod background;
 mod balancer;
@@ -80,10 +82,12 @@ mod error;
 mod file_name;
 mod fork;
 mod gate;
+#[cfg(any(feature = "heaps", feature = "page-cache"))]
+mod group;
+#[cfg(feature = "heaps")]
+mod groups;
 #[cfg(feature = "heaps")]
 mod heap;
-#[cfg(feature = "heaps")]
-mod heap_pressure;
 #[cfg_attr(not(feature = "profile"), path = "no_heap_profile.rs")]
 mod heap_profile;
 mod instance;
@@ -115,15 +119,18 @@ pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
 pub use error::{Error, OsError};
+#[cfg(any(feature = "heaps", feature = "page-cache"))]
+pub use group::{Group, GroupEntry, GroupOptions, GroupUse};
+#[cfg(feature = "heaps")]
+pub use group::{Inside, Scope};
 #[cfg(feature = "heaps")]
 pub use heap::{Heap, HeapBox};
 use instance::{STACK, is_ready, zones};
 #[cfg(feature = "page-cache")]
 pub use page_cache::{
-    Access, Backing, Budget, Effort, FileBacking, Flusher, Group, GroupOptions, GroupUse,
-    Invalidate, Invalidated, Mapping, MappingBuilder, MappingOptions, NewPage, PageCache,
-    PageCacheStats, PageRead, PageRef, PageSlot, PageWrite, RawMapping, RawPage, RawSlot, ReadOnly,
-    ReadWrite, Registration,
+    Access, Backing, Budget, Effort, FileBacking, Flusher, Invalidate, Invalidated, Mapping,
+    MappingBuilder, MappingOptions, NewPage, PageCache, PageCacheStats, PageRead, PageRef,
+    PageSlot, PageWrite, RawMapping, RawPage, RawSlot, ReadOnly, ReadWrite, Registration,
 };
 pub use pages::{PageFlags, PagePool, Pages};
 #[cfg(feature = "internals")]
@@ -170,6 +177,7 @@ pub use quarry_mm::stack::{
     SlotUse, StackStats,
 };
 use quarry_mm::stack::{NotFreed, Request};
+#[cfg(any(feature = "heaps", feature = "page-cache"))]
 pub use quarry_mm::zone::GroupId;
 pub use quarry_sys::broken::Broken;
 pub use quarry_sys::lock::LockStats;

@@ -2,10 +2,12 @@
 //!
 //! Not for programs, which use [`Quarry`](crate::Quarry): any version may change this module.
 
+#[cfg(feature = "heaps")]
+use crate::at_limit::tell;
 use crate::balancer::{Balancer, Cache};
 use crate::error::{Error, accept};
 #[cfg(feature = "heaps")]
-use crate::heap_pressure::tell;
+use crate::groups;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
@@ -14,6 +16,8 @@ use quarry_mm::frame::{FRAME_BYTES, Kind};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
 #[cfg(feature = "heaps")]
 use quarry_mm::own_heap::{Missed, OwnHeapId};
+#[cfg(feature = "heaps")]
+use quarry_mm::stack::Instrument;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{
@@ -236,6 +240,12 @@ pub fn alloc(request: Request) -> Option<Object> {
 #[cold]
 #[inline(never)]
 pub fn alloc_on_process(request: Request) -> Option<Object> {
+    #[cfg(feature = "heaps")]
+    if STACK.instruments.has(Instrument::Groups)
+        && let Some(served) = groups::serve(request)
+    {
+        return served;
+    }
     // While no instrument is on, the fast path refuses such a size only if its array is empty.
     let is_miss = request.size <= classes::LARGEST && !STACK.instruments.are_on();
     if !(is_miss || request.align > MIN_ALIGN)
@@ -374,15 +384,27 @@ fn serve_own(
     attempt: impl Fn() -> Result<Object, Missed>,
 ) -> Option<Object> {
     let once = || on_instance(size, &attempt).unwrap_or(Err(Missed::NoMemory));
+    let record = || STACK.own.heap(heap.number);
     let mut done = once();
-    if done == Err(Missed::Limit) && tell(heap, size) {
-        done = once();
+    for tells in [false, true] {
+        let again = match done {
+            Err(Missed::GroupLimit(group)) => groups::make_room(group, size, tells),
+            Err(Missed::Limit) => tells && record().is_some_and(|it| tell(&it.telling, size)),
+            _ => false,
+        };
+        if again {
+            done = once();
+        }
     }
     match done {
         Ok(object) => Some(object),
         Err(Missed::Dead) => STACK.own.no_heap(entry, heap),
         Err(Missed::Limit) => {
-            STACK.own.heap(heap.number)?.note_refused();
+            record()?.note_refused();
+            None
+        }
+        Err(Missed::GroupLimit(group)) => {
+            STACK.groups.get(group)?.note_refusal();
             None
         }
         Err(_) => serve_again(size, &|| attempt().ok()),

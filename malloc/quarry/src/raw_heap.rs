@@ -1,14 +1,15 @@
 //! Heaps of the program without a lifetime, for C.
 
+use crate::at_limit::OnPressure;
 use crate::error::Error;
-use crate::heap_pressure::OnPressure;
 use crate::instance::STACK;
 use crate::process;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use quarry_mm::frame::FRAME_BYTES;
-use quarry_mm::own_heap::{OwnHeapId, OwnHeapStats};
+use quarry_mm::own_heap::{OwnHeapId, OwnHeapStats, Use};
 use quarry_mm::stack::{MIN_ALIGN, Request, StackHost};
+use quarry_mm::zone::{GroupId, Name};
 use quarry_sys::clear::clear;
 
 /// Number of a handle's low bits, which hold the number of the heap; its generation is above them.
@@ -52,18 +53,25 @@ fn inside(work: &mut dyn FnMut()) {
 pub struct RawHeap(OwnHeapId);
 
 impl RawHeap {
-    /// Creates a heap that may have `limit` bytes of pages, and keeps the first 32 bytes of its
-    /// name.
+    /// Creates a heap in a group that may have `limit` bytes of pages, and keeps the first 32 bytes
+    /// of its name.
     ///
     /// # Errors
-    /// [`Error::Disabled`] or [`Error::NoMemory`].
-    pub fn create(name: &str, limit: usize) -> Result<Self, Error> {
+    /// [`Error::Disabled`], [`Error::NoMemory`] or [`Error::NoSuchGroup`].
+    pub fn create(group: GroupId, name: &str, limit: usize) -> Result<Self, Error> {
         process::serving()?;
+        if !STACK.groups.join(group) {
+            return Err(Error::NoSuchGroup { number: group.0.into() });
+        }
         let mut id = Err(Error::NoMemory);
         inside(&mut || {
-            let created = STACK.own.create(name, frames(limit), STACK.metadata());
+            let of = (group, Use::Program);
+            let created = STACK.own.create(Name::of(name), of, frames(limit), STACK.metadata());
             id = created.map(Self).map_err(|_| Error::NoMemory);
         });
+        if id.is_err() {
+            STACK.groups.leave(group);
+        }
         id
     }
 
@@ -184,7 +192,7 @@ impl RawHeap {
         let _ = self.stats(entry);
         if let Some(heap) = STACK.own.heap(self.0.number) {
             let function: Option<OnPressure> = function;
-            heap.set_pressure(function.map_or(0, |it| it as usize), argument as usize);
+            heap.telling.set(function.map_or(0, |it| it as usize), argument as usize);
         }
     }
 }

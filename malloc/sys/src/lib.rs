@@ -13,7 +13,8 @@
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
 //! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `placement`, `scheduling`; `os`;
-//! `cgroup`, `overcommit`, `statm`; `percpu`, `bare_thread`; on their own, `prefetch`, `same`.
+//! `cgroup`, `overcommit`, `statm`; `percpu`, `bare_thread`; `thread_note`; on
+//! their own, `prefetch`, `same`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -54,6 +55,7 @@ pub mod seccomp;
 pub mod send_descriptor;
 pub mod statm;
 pub mod system_call;
+pub mod thread_note;
 pub mod topology;
 pub mod unwind;
 pub mod watchers;

@@ -10,7 +10,7 @@ use quarry_mm::frame::{
     GrowingArray, Links, NodeId, Order, Pfn, Window, fresh_zero, members, page_bytes,
 };
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a cached page: its descriptor's place in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,10 +46,10 @@ fresh_zero! {
         pub node: AtomicU8,
         /// The order of the page's memory.
         pub order: AtomicU8,
-        /// The group that the page is charged to.
-        pub group: AtomicU8,
         /// 1 while the file mapping's owner holds the page (`held.rs`). Only this owner writes it.
         held: AtomicU8,
+        /// The group that the page is charged to.
+        pub group: AtomicU16,
         /// The task that has latched the page for writing, if it recorded itself; else 0.
         pub writer: AtomicU32,
     }
@@ -105,6 +105,7 @@ impl Descriptor {
         self.private.store(0, Relaxed);
         self.words().into_iter().for_each(|word| word.store(0, Relaxed));
         self.bytes().into_iter().for_each(|byte| byte.store(0, Relaxed));
+        self.group.store(0, Relaxed);
         self.state.begin(State::default());
     }
 
@@ -114,6 +115,7 @@ impl Descriptor {
         self.state.load() == State::default()
             && self.index.load(Relaxed) == 0
             && self.private.load(Relaxed) == 0
+            && self.group.load(Relaxed) == 0
             && self.bytes().into_iter().all(|byte| byte.load(Relaxed) == 0)
             && self.words().into_iter().all(|word| word.load(Relaxed) == 0)
     }
@@ -125,8 +127,8 @@ impl Descriptor {
     }
 
     #[inline(always)]
-    fn bytes(&self) -> [&AtomicU8; 5] {
-        [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
+    fn bytes(&self) -> [&AtomicU8; 4] {
+        [&self.sentinel, &self.node, &self.order, &self.held]
     }
 
     /// The order of the page's memory.

@@ -47,7 +47,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.charge_group(group, order.frames(), effort)?;
         let page = self
             .alloc_charged(mapping, order, effort)
-            .inspect_err(|_| self.groups().uncharge(group, order.frames()))?;
+            .inspect_err(|_| self.groups().uncharge_page(group, order.frames()))?;
         self.tables.pages.at(page).group.store(group.0, Relaxed);
         Ok(page)
     }
@@ -55,16 +55,15 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Charges a page to its group; at the limit, reclaims from the group once and tries again.
     fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
         let groups = self.groups();
-        if groups.charge(group, frames) {
-            return Ok(());
-        }
+        let Err(mut limited) = groups.charge_page(group, frames) else { return Ok(()) };
         if effort == Effort::Every {
-            self.direct_reclaim_group(group);
-            if groups.charge(group, frames) {
-                return Ok(());
+            self.direct_reclaim_group(limited);
+            match groups.charge_page(group, frames) {
+                Ok(()) => return Ok(()),
+                Err(still) => limited = still,
             }
         }
-        groups.at(group).note_refusal();
+        groups.at(limited).note_refusal();
         Err(Full)
     }
 

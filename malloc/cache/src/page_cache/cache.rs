@@ -156,7 +156,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     pub(super) fn groups(self) -> &'a Groups {
-        &self.host.basis().groups
+        self.host.stack().groups()
     }
 
     /// Creates a mapping without pages. O(1).

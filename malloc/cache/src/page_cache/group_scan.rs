@@ -1,5 +1,5 @@
-//! Reclaim from one group: a clock goes over the pages of its mappings in the order of their
-//! indexes, and touches no page of another group.
+//! Reclaim from one group and its parts: a clock goes over the pages of their mappings in the order
+//! of their indexes, and touches no page of another group.
 //!
 //! The kernel has a pair of LRU lists for each group. Here the lists of a node hold the pages of
 //! all groups, so a scan for one group would move pages of others. The clock is Corbato's (1968):
@@ -61,7 +61,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         // The first mapping has a second turn, because the hand may start in the middle of it.
         for _ in 0..=end {
             let mapping = self.tables.mappings.numbered(number);
-            let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
+            let mapping = mapping.filter(|mapping| self.is_of(mapping, round.group));
             while let Some(mapping) = mapping
                 && round.wants_more(request)
                 && let Some(next) = self.look_at(mapping, index, request.most, round)
@@ -76,6 +76,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         group.set_hand(number, index);
     }
 
+    fn is_of(self, mapping: &Mapping, group: GroupId) -> bool {
+        self.groups().is_part(GroupId(mapping.group()), group)
+    }
+
     /// Reclaims for a request that has met the limit of its group: at most 32 pages and 200 us.
     pub fn direct_reclaim_group(self, group: GroupId) -> Scanned {
         let request = ScanRequest {
@@ -83,6 +87,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             most: ScanRequest::DIRECT_MOST,
             most_scanned: 2 * self.groups().at(group).used() as usize,
             until_ns: ScanRequest::direct_end_ns(),
+            spares_low: false,
         };
         self.reclaim_group(group, &request)
     }
@@ -96,7 +101,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return None;
         };
         // The mapping's number may belong to another mapping by now.
-        if mapping.group() != round.group.0 {
+        if !self.is_of(mapping, round.group) {
             return None;
         }
         let mut releases = self.releases();

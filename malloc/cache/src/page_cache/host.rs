@@ -4,7 +4,6 @@ use crate::lru::LruPolicy;
 use quarry_mm::frame::NodeId;
 use quarry_mm::slab::CacheId;
 use quarry_mm::stack::StackHost;
-use quarry_mm::zone::Groups;
 use quarry_sys::percpu::{Object, PerCpu, WordTree};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
@@ -24,15 +23,13 @@ pub trait Host {
 
 /// The part of a page cache that exists before its first page. All zero bytes at first.
 pub struct Basis {
-    /// The groups that pages are charged to.
-    pub groups: Groups,
     /// The number of the slab cache of index nodes; 0 until there is one.
     nodes: AtomicU32,
 }
 
 impl Basis {
     pub(super) const fn new() -> Self {
-        Self { groups: Groups::new(), nodes: AtomicU32::new(0) }
+        Self { nodes: AtomicU32::new(0) }
     }
 
     /// The slab cache of index nodes.

@@ -14,7 +14,7 @@ use quarry_mm::slab::CacheId;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 const MOST_MAPPINGS: usize = 1 << 22;
 /// Mappings whose memory becomes accessible together.
@@ -35,7 +35,7 @@ pub struct MappingOptions {
     /// Each page has `4 KiB << order`.
     pub order: Order,
     /// The group that its pages are charged to.
-    pub group: u8,
+    pub group: u16,
     /// No reclaim takes its pages (in-memory databases).
     pub is_unevictable: bool,
     /// At least 4 KiB after each page can be read as long as the page is cached. (The b-tree of
@@ -53,7 +53,7 @@ fresh_zero! {
     pub(super) struct Mapping {
         generation: AtomicU32,
         order: AtomicU8,
-        group: AtomicU8,
+        group: AtomicU16,
         is_unevictable: AtomicU8,
         allows_overread: AtomicU8,
         private: AtomicU32,
@@ -76,7 +76,7 @@ impl Mapping {
         Order::new(self.order.load(Relaxed))
     }
 
-    pub(super) fn group(&self) -> u8 {
+    pub(super) fn group(&self) -> u16 {
         self.group.load(Relaxed)
     }
 

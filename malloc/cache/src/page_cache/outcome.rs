@@ -136,6 +136,8 @@ pub struct ScanRequest {
     /// The monotonic time in nanoseconds at which the scan ends, once it has freed a page or looked
     /// at [`LEAST_SCANNED`](Self::LEAST_SCANNED) pages; `u64::MAX` for never.
     pub until_ns: u64,
+    /// Pages of groups within their low limits stay.
+    pub spares_low: bool,
 }
 
 impl ScanRequest {

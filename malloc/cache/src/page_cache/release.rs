@@ -84,7 +84,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             *block = (descriptor.pfn(), descriptor.order());
             self.host.stack().pages().frames().set_kind(block.0, 1, Kind::NONE);
             let group = GroupId(descriptor.group.load(Relaxed));
-            self.groups().uncharge(group, block.1.frames());
+            self.groups().uncharge_page(group, block.1.frames());
             descriptor.clear();
         }
         tables.free.put(slot, pages);

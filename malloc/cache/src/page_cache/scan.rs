@@ -48,6 +48,7 @@ struct Progress {
     spare_used: usize,
     /// How many more unused pages may stay inactive because their mappings want more memory.
     spare_wanted: usize,
+    spares_low: bool,
 }
 
 enum Fate {
@@ -66,6 +67,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             spare_used: MOST_SPARED,
             // A scan spares no more pages than it has to free, so that it ends.
             spare_wanted: request.most,
+            spares_low: request.spares_low,
         };
         let balance = self.tables.balances.at(usize::from(node.0));
         while so_far.done.freed < request.most as u64
@@ -105,6 +107,11 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) pages of each node even if time is up. Waits
     /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
+        let all = self.direct_scan(near, most, true);
+        if all.freed > 0 { all } else { self.direct_scan(near, most, false) }
+    }
+
+    fn direct_scan(self, near: NodeId, most: usize, spares_low: bool) -> Scanned {
         let until_ns = ScanRequest::direct_end_ns();
         let mut all = Scanned::default();
         for node in self.host.stack().pages().zones().fallback_order(near) {
@@ -115,6 +122,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 // Twice the pages, because the first look at a used page only activates it.
                 most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
+                spares_low,
             };
             let done = self.reclaim(node, &request);
             all.scanned += done.scanned;
@@ -231,7 +239,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return Fate::Inactive;
         }
         let group = GroupId(descriptor.group.load(Relaxed));
-        if group != GroupId::ROOT && self.groups().at(group).is_protected() {
+        if self.groups().is_protected(group, so_far.spares_low) {
             return Fate::Inactive;
         }
         if so_far.spare_wanted > 0 && self.is_wanted(descriptor.mapping.load(Relaxed), node) {

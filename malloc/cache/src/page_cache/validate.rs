@@ -51,8 +51,8 @@ impl<H: Host> PageCacheRef<'_, H> {
                 of_groups += u64::from(page.order().frames());
             }
         }
-        let charged: u64 = self.groups().iter().map(|(_, group)| u64::from(group.used())).sum();
-        check.equal(of_groups, charged, "frames of pages of groups = charged to groups")?;
+        let cached: u64 = self.groups().iter().map(|(_, group)| u64::from(group.cached())).sum();
+        check.equal(of_groups, cached, "frames of pages of groups = cached of groups")?;
         check.equal(live, census.pages, "live pages = pages in indexes")?;
         tables.nodes.validate()?;
         tables.lru.validate(&tables.pages)?;

@@ -8,7 +8,7 @@
 //! the active pages may be used no more often than this page, which is activated at once.
 //!
 //! ```text
-//! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
+//! shadow value   | time >> bucket order : 36 | group : 16 | node : 8 | workingset : 1 |
 //! ```
 //!
 //! Equation: `unpack(pack(e)) = e` for times of whole buckets, modulo the range of the field.
@@ -19,7 +19,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 const WORKINGSET_BITS: u32 = 1;
 const NODE_BITS: u32 = 8;
-const GROUP_BITS: u32 = 8;
+const GROUP_BITS: u32 = 16;
 const GROUP_SHIFT: u32 = WORKINGSET_BITS + NODE_BITS;
 const TIME_SHIFT: u32 = GROUP_SHIFT + GROUP_BITS;
 /// Bits of a time in a shadow entry.
@@ -33,7 +33,7 @@ pub struct Evicted {
     /// The node whose lists the page was on.
     pub node: NodeId,
     /// The group that the page was charged to.
-    pub group: u8,
+    pub group: u16,
     /// The page was part of the working set.
     pub workingset: bool,
 }
@@ -54,7 +54,7 @@ impl Evicted {
     pub const fn unpack(value: u64) -> Self {
         Self {
             bucket: value >> TIME_SHIFT & ((1 << TIME_BITS) - 1),
-            group: (value >> GROUP_SHIFT) as u8,
+            group: (value >> GROUP_SHIFT) as u16,
             node: NodeId((value >> WORKINGSET_BITS) as u8),
             workingset: value & 1 != 0,
         }
@@ -94,7 +94,7 @@ impl Clock {
     }
 
     /// Counts an eviction; returns the value of the shadow entry (`workingset_eviction`).
-    pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u8, workingset: bool) -> u64 {
+    pub fn evicted(&self, buckets: Buckets, node: NodeId, group: u16, workingset: bool) -> u64 {
         let time = self.nonresident_age.fetch_add(1, Relaxed);
         Evicted { bucket: time >> buckets.order, node, group, workingset }.pack()
     }
@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_shadow_entry_says_what_was_packed(
-            bucket in 0..1u64 << TIME_BITS, node in 0..8u8, group: u8, workingset: bool,
+            bucket in 0..1u64 << TIME_BITS, node in 0..8u8, group: u16, workingset: bool,
         ) {
             let evicted = Evicted { bucket, node: NodeId(node), group, workingset };
             prop_assert!(evicted.pack() >> SHADOW_BITS == 0);

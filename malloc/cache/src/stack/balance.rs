@@ -221,7 +221,7 @@ fn scan_groups<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     stack: &S,
     enter: &impl Fn() -> G,
 ) {
-    let (Some(cache), groups) = (PageCaching::opened(stack), stack.cached().groups()) else {
+    let (Some(cache), groups) = (PageCaching::opened(stack), stack.groups()) else {
         return;
     };
     if !groups.is_any_above_high() {
@@ -234,7 +234,8 @@ fn scan_groups<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         }
         let _inside = enter();
         let (who, most_scanned) = (ScanFor::Background, 2 * group.used() as usize);
-        let request = ScanRequest { who, most: above, most_scanned, until_ns: u64::MAX };
+        let until_ns = u64::MAX;
+        let request = ScanRequest { who, most: above, most_scanned, until_ns, spares_low: false };
         cache.reclaim_group(id, &request);
     }
 }
@@ -304,8 +305,13 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
             }
             let most_pages = usize::try_from(most_scanned).unwrap_or(usize::MAX);
             let (who, until_ns) = (ScanFor::Background, u64::MAX);
-            let request =
-                ScanRequest { who, most: most as usize, most_scanned: most_pages, until_ns };
+            let request = ScanRequest {
+                who,
+                most: most as usize,
+                most_scanned: most_pages,
+                until_ns,
+                spares_low: self.priority > 0,
+            };
             let done = cache.reclaim(zone.node(), &request);
             looked_at += Shrunk { scanned: done.scanned, freed: done.freed };
             busy += done.busy;

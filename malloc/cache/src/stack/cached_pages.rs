@@ -51,8 +51,7 @@ impl<P: LruPolicy> CachedPages for PageCaching<P> {
         stats.shrinkable = balancing.shrinkers.reclaimable_bytes();
         stats.pressure = pressure(host);
         stats.balances = balancing.counts.snapshot();
-        stats.group_refusals =
-            host.cached().groups().iter().map(|(_, group)| group.counts().0).sum();
+        stats.group_refusals = host.groups().iter().map(|(_, group)| group.counts().0).sum();
     }
 
     fn visit_vmstat<H: StackHost<Cache = Self>>(

@@ -8,7 +8,6 @@ use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Basis, Host, PageCacheRef};
 use quarry_mm::slab::{CacheOptions, CacheParams};
 use quarry_mm::stack::StackHost;
-use quarry_mm::zone::Groups;
 use quarry_sys::os::OsResult;
 use quarry_sys::own_stack;
 
@@ -75,11 +74,5 @@ impl<P: LruPolicy> PageCaching<P> {
     pub fn adopt_in_child(&self) {
         self.balancing.shrinkers.adopt_in_child();
         self.balancing.pressure.adopt_in_child();
-    }
-
-    /// The groups that pages are charged to.
-    #[must_use]
-    pub fn groups(&self) -> &Groups {
-        &self.pages.basis().groups
     }
 }

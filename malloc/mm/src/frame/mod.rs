@@ -8,7 +8,7 @@ mod arena;
 mod array;
 mod bits;
 mod block_bits;
-#[cfg(feature = "heaps")]
+#[cfg(feature = "groups")]
 mod chunks;
 mod growing;
 mod list;
@@ -28,7 +28,7 @@ pub use arena::{Arena, Side, Wanted};
 pub use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
-#[cfg(feature = "heaps")]
+#[cfg(feature = "groups")]
 pub(crate) use chunks::Chunks;
 pub use growing::{DOWN, GrowingArray};
 pub use list::{Back, End, FrontList, Link, Links, List, Member, members};

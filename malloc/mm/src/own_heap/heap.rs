@@ -16,11 +16,9 @@
 use super::lock::{HeapLock, Held};
 use super::slab::{CLASSES, Contents, OwnSlab, stride};
 use crate::frame::{Chunks, FRAME_BYTES, fresh_zero};
+use crate::zone::{Group, GroupId, Groups, Name, NameCell, Telling};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::primitive::{
-    AtomicU8, AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A heap's number and generation. No other heap of the stack ever has the same pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,29 +29,31 @@ pub struct OwnHeapId {
     pub generation: u32,
 }
 
-/// Bytes of a name; a longer one is cut.
-const NAME: usize = 32;
+/// The reason why a heap gives no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// Its slabs have no free object of the class.
+    Empty,
+    /// The heap was destroyed, or never existed.
+    Dead,
+    /// The limit of the heap is reached.
+    Limit,
+    /// The max limit of this group is reached.
+    GroupLimit(GroupId),
+    /// There is no memory.
+    NoMemory,
+}
 
-/// The name of a heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Name([u8; NAME]);
-
-impl Name {
-    /// The first bytes of a text.
-    #[must_use]
-    pub fn of(text: &str) -> Self {
-        let mut name = [0; NAME];
-        let end = (0..=NAME).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        name.iter_mut().zip(text[..end].bytes()).for_each(|(place, byte)| *place = byte);
-        Self(name)
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(NAME);
-        core::str::from_utf8(&self.0[..end]).unwrap_or("?")
-    }
+/// What a heap is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Use {
+    /// What the program takes from it.
+    Program,
+    /// What `malloc` hands out to threads inside its group.
+    Group,
+    /// The objects that a group has left behind, which is gone. The heap ends with the last.
+    Rest,
 }
 
 /// The counts of a heap.
@@ -61,6 +61,8 @@ impl Name {
 pub struct OwnHeapStats {
     /// Its name.
     pub name: Name,
+    /// The group that it is in.
+    pub group: GroupId,
     /// Bytes of objects in use.
     pub used: u64,
     /// Frames of its slabs, blocks and mappings.
@@ -95,9 +97,13 @@ fresh_zero! {
         /// Gone descriptors that name this heap, and the next free record.
         pub(super) gone: AtomicU32,
         pub(super) next_free: AtomicU32,
-        /// The function that is told of pressure, its argument, and the task that tells it.
-        pressure: [AtomicU64; 3],
-        name: [AtomicU8; NAME],
+        /// The group that is charged for the frames as well.
+        group: AtomicU32,
+        /// See [`Use`].
+        serves: AtomicU32,
+        /// The function that is told of requests at the limit.
+        pub telling: Telling,
+        name: NameCell,
         /// For each class, what is next: see [`Cursor`].
         cursors: [AtomicU64; CLASSES + 1],
         /// For each class, the first slab that may have a free object.
@@ -174,24 +180,40 @@ impl OwnHeap {
     /// The name of the heap; of a destroyed one too, until a new heap gets its record.
     #[must_use]
     pub fn name(&self) -> Name {
-        Name(core::array::from_fn(|place| self.name[place].load(Relaxed)))
+        Name::load(&self.name)
+    }
+
+    /// The group that the heap is in.
+    #[inline]
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        GroupId(self.group.load(Relaxed) as u16)
+    }
+
+    /// What the heap is for.
+    #[must_use]
+    pub fn serves(&self) -> Use {
+        match self.serves.load(Relaxed) {
+            0 => Use::Program,
+            1 => Use::Group,
+            _ => Use::Rest,
+        }
     }
 
     /// Begins the life of a heap in an unused record.
-    pub(super) fn begin(&self, name: Name, limit: u32) -> u32 {
-        for (place, byte) in self.name.iter().zip(name.0) {
-            place.store(byte, Relaxed);
-        }
+    pub(super) fn begin(&self, name: Name, (group, serves): (GroupId, Use), limit: u32) -> u32 {
         let words = [&self.held, &self.taken, &self.frees].into_iter();
-        for word in words.chain(&self.pressure).chain(&self.cursors) {
-            word.store(0, Relaxed);
-        }
+        words.chain(&self.cursors).for_each(|word| word.store(0, Relaxed));
         for word in [&self.descriptors, &self.charged, &self.empty, &self.refused]
             .into_iter()
             .chain(&self.listed)
         {
             word.store(0, Relaxed);
         }
+        name.store(&self.name);
+        self.telling.reset();
+        self.group.store(group.0.into(), Relaxed);
+        self.serves.store(serves as u32, Relaxed);
         self.limit.store(limit, Relaxed);
         let generation = self.generation() + 1;
         self.generation.store(generation, Relaxed);
@@ -273,7 +295,9 @@ impl OwnHeap {
 
     fn has_many_empty(&self) -> bool {
         const FEW: u32 = 16;
-        self.empty.load(Relaxed) > (self.charged.load(Relaxed) / 8).max(FEW)
+        let most = (self.charged.load(Relaxed) / 8).max(FEW);
+        let keeps_none = self.serves.load(Relaxed) == Use::Rest as u32;
+        self.empty.load(Relaxed) > if keeps_none { 0 } else { most }
     }
 
     /// The counts.
@@ -282,6 +306,7 @@ impl OwnHeap {
         let (objects, bytes) = self.unissued();
         OwnHeapStats {
             name: self.name(),
+            group: self.group(),
             used: self.held.load(Relaxed).wrapping_sub(bytes),
             charged: self.charged.load(Relaxed),
             limit: self.limit.load(Relaxed),
@@ -300,33 +325,6 @@ impl OwnHeap {
     /// Counts a request that the limit refused.
     pub fn note_refused(&self) {
         self.refused.fetch_add(1, Relaxed);
-    }
-
-    /// Sets the function that is told when a request reaches the limit, and its argument; 0: none.
-    pub fn set_pressure(&self, function: usize, argument: usize) {
-        self.pressure[1].store(argument as u64, Relaxed);
-        self.pressure[0].store(function as u64, Release);
-    }
-
-    /// The function that a task is to tell of pressure, and its argument, if there is one and no
-    /// task is telling it. The task then calls [`end_telling`](Self::end_telling).
-    #[must_use]
-    pub fn begin_telling(&self, task: usize) -> Option<(usize, usize)> {
-        let function = self.pressure[0].load(Acquire) as usize;
-        let is_first = function != 0
-            && self.pressure[2].compare_exchange(0, task as u64, Acquire, Relaxed).is_ok();
-        is_first.then(|| (function, self.pressure[1].load(Relaxed) as usize))
-    }
-
-    /// See [`begin_telling`](Self::begin_telling).
-    pub fn end_telling(&self) {
-        self.pressure[2].store(0, Release);
-    }
-
-    /// The task that is telling of pressure, or 0.
-    #[must_use]
-    pub fn teller(&self) -> usize {
-        self.pressure[2].load(Acquire) as usize
     }
 
     pub(super) fn is_free(&self) -> bool {
@@ -465,18 +463,29 @@ impl<'a> Locked<'a> {
         slab.is_listed.store(0, Relaxed);
     }
 
-    /// Charges frames; returns false, and does nothing, if that exceeds the limit.
-    pub(super) fn charge(&self, frames: u32) -> bool {
+    /// Charges frames to the heap and its group.
+    pub(super) fn charge(&self, frames: u32, groups: &Groups) -> Result<(), Missed> {
         let charged = self.heap.charged.load(Relaxed).saturating_add(frames);
-        let fits = charged <= self.heap.limit.load(Relaxed);
-        if fits {
-            self.heap.charged.store(charged, Relaxed);
+        if charged > self.heap.limit.load(Relaxed) {
+            return Err(Missed::Limit);
         }
-        fits
+        groups.charge(self.heap.group(), frames).map_err(Missed::GroupLimit)?;
+        self.heap.charged.store(charged, Relaxed);
+        Ok(())
     }
 
-    pub(super) fn uncharge(&self, frames: u32) {
+    pub(super) fn uncharge(&self, frames: u32, groups: &Groups) {
         sub(&self.heap.charged, frames);
+        groups.uncharge(self.heap.group(), frames);
+    }
+
+    /// Puts the heap of a group that ends into the group above, which is charged for it already.
+    pub(super) fn leave_group(&self, groups: &Groups) {
+        let (group, charged) = (self.heap.group(), self.heap.charged.load(Relaxed));
+        groups.hand_up(group, charged);
+        let above = groups.get(group).map_or(GroupId::ROOT, Group::parent);
+        self.heap.group.store(above.0.into(), Relaxed);
+        self.heap.serves.store(Use::Rest as u32, Relaxed);
     }
 
     /// The order of the next slab of a class that has slabs of these orders: a heap that grows gets
@@ -505,7 +514,7 @@ impl<'a> Locked<'a> {
 
     /// Takes a descriptor out of the chain, and ends it. An allocation in a block or mapping counts
     /// as freed.
-    pub(super) fn detach(&self, slab: &OwnSlab) {
+    pub(super) fn detach(&self, slab: &OwnSlab, groups: &Groups) {
         let heap = self.heap;
         self.unlist(slab);
         let previous = slab.previous_of_heap.load(Relaxed);
@@ -524,7 +533,7 @@ impl<'a> Locked<'a> {
             let bytes = slab.object_bytes() as u64 * u64::from(slab.in_use());
             add_wide(&heap.held, bytes.wrapping_neg());
         }
-        sub(&heap.charged, slab.frames());
+        self.uncharge(slab.frames(), groups);
         slab.end();
     }
 
@@ -537,10 +546,10 @@ impl<'a> Locked<'a> {
 
     /// Takes all descriptors out of the chain that `is_meant` wants; returns the first of a chain
     /// of them, which `next_of_heap` links.
-    pub(super) fn detach_all(&self, is_meant: impl Fn(&OwnSlab) -> bool) -> u32 {
+    pub(super) fn detach_all(&self, groups: &Groups, is_meant: impl Fn(&OwnSlab) -> bool) -> u32 {
         let mut taken = 0;
         for (at, slab) in self.each().filter(|(_, slab)| is_meant(slab)) {
-            self.detach(slab);
+            self.detach(slab, groups);
             slab.next_of_heap.store(taken, Relaxed);
             taken = at;
         }
@@ -584,12 +593,16 @@ impl<'a> Locked<'a> {
     }
 
     /// Ends the life of the heap, if it is of this generation; returns the first descriptor.
-    pub(super) fn end(&self, generation: u32) -> Option<u32> {
+    pub(super) fn end(&self, generation: u32, groups: &Groups) -> Option<u32> {
         let heap = self.heap;
         if heap.generation() != generation {
             return None;
         }
         heap.generation.store(generation.wrapping_add(1), Relaxed);
+        groups.uncharge(heap.group(), heap.charged.load(Relaxed));
+        if heap.serves() == Use::Program {
+            groups.leave(heap.group());
+        }
         Some(heap.descriptors.load(Relaxed))
     }
 

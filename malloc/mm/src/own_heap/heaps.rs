@@ -4,9 +4,10 @@
 //!
 //! Equation: `gone_frames` = sum over gone descriptors of their frames.
 
-use super::heap::{Locked, Name, OwnHeap, OwnHeapId, OwnHeapStats, Slabs};
+use super::heap::{Locked, Missed, OwnHeap, OwnHeapId, OwnHeapStats, Slabs, Use};
 use super::slab::{CLASSES, Contents, OwnSlab, orders};
 use crate::frame::{Chunks, FRAME_SHIFT, Metadata, Pfn};
+use crate::zone::{GroupId, Groups, Name};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::{AnyLock, Visit};
@@ -16,19 +17,6 @@ use quarry_sys::report::fatal;
 
 /// So many records of dead heaps keep their names before a new heap gets the oldest.
 const DEAD_KEPT: u32 = 1024;
-
-/// The reason why a heap gives no object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missed {
-    /// Its slabs have no free object of the class.
-    Empty,
-    /// The heap was destroyed, or never existed.
-    Dead,
-    /// The limit of the heap is reached.
-    Limit,
-    /// There is no memory.
-    NoMemory,
-}
 
 /// Numbers of unused places and of gone descriptors.
 struct Places {
@@ -139,11 +127,18 @@ impl OwnHeaps {
         self.gone_frames.load(Relaxed)
     }
 
-    /// Makes a heap that may be charged for `limit` frames.
+    /// Makes a heap in a group, of which it is a member if the program has made it. It may be
+    /// charged for `limit` frames.
     ///
     /// # Errors
     /// The OS's refusal of memory for its record.
-    pub fn create(&self, name: &str, limit: u32, metadata: &Metadata) -> OsResult<OwnHeapId> {
+    pub fn create(
+        &self,
+        name: Name,
+        of: (GroupId, Use),
+        limit: u32,
+        metadata: &Metadata,
+    ) -> OsResult<OwnHeapId> {
         let mut places = self.places.lock();
         let made = self.made.load(Relaxed);
         let fresh =
@@ -163,7 +158,7 @@ impl OwnHeaps {
         };
         self.live.fetch_add(1, Relaxed);
         let heap = self.heap(number).expect("its piece has memory");
-        Ok(OwnHeapId { number, generation: heap.begin(Name::of(name), limit) })
+        Ok(OwnHeapId { number, generation: heap.begin(name, of, limit) })
     }
 
     /// The heap and its lock, if it lives.
@@ -246,12 +241,22 @@ impl OwnHeaps {
 
     /// Charges a heap for a new slab of a class; returns its order. A smaller slab may do at the
     /// limit.
-    pub(crate) fn charge_slab(&self, id: OwnHeapId, class: u8) -> Result<u8, Missed> {
+    pub(crate) fn charge_slab(
+        &self,
+        groups: &Groups,
+        id: OwnHeapId,
+        class: u8,
+    ) -> Result<u8, Missed> {
         let held = self.lock(id).ok_or(Missed::Dead)?;
         let orders = orders(class);
-        let order = held.next_order(orders);
-        let fits = (orders.0..=order).rev().find(|order| held.charge(1 << order));
-        fits.ok_or(Missed::Limit)
+        let mut order = held.next_order(orders);
+        loop {
+            match held.charge(1 << order, groups) {
+                Ok(()) => return Ok(order),
+                Err(missed) if order == orders.0 => return Err(missed),
+                Err(_) => order -= 1,
+            }
+        }
     }
 
     /// The least order of slabs of a class.
@@ -260,15 +265,14 @@ impl OwnHeaps {
     }
 
     /// Charges a heap for frames.
-    pub(crate) fn charge(&self, id: OwnHeapId, frames: u32) -> Result<(), Missed> {
-        let held = self.lock(id).ok_or(Missed::Dead)?;
-        if held.charge(frames) { Ok(()) } else { Err(Missed::Limit) }
+    pub(crate) fn charge(&self, groups: &Groups, id: OwnHeapId, frames: u32) -> Result<(), Missed> {
+        self.lock(id).ok_or(Missed::Dead)?.charge(frames, groups)
     }
 
     /// Takes back a charge whose frames did not come.
-    pub(crate) fn uncharge(&self, id: OwnHeapId, frames: u32) {
+    pub(crate) fn uncharge(&self, groups: &Groups, id: OwnHeapId, frames: u32) {
         if let Some(held) = self.lock(id) {
-            held.uncharge(frames);
+            held.uncharge(frames, groups);
         }
     }
 
@@ -315,24 +319,24 @@ impl OwnHeaps {
         places.unused = at;
     }
 
-    /// Takes the block or mapping at `frame` out of its heap, of which `at` is the descriptor;
-    /// false if another thread has done so.
-    pub(crate) fn detach(&self, at: u32, frame: Pfn) -> bool {
-        let Some(slab) = self.slab(at) else { return false };
+    /// Takes the block or mapping at `frame` out of its heap, of which `at` is the descriptor, and
+    /// returns the number of the heap; `None` if another thread has done so.
+    pub(crate) fn detach(&self, groups: &Groups, at: u32, frame: Pfn) -> Option<u32> {
+        let slab = self.slab(at)?;
         let number = slab.heap();
-        let Some(heap) = self.heap(number) else { return false };
+        let heap = self.heap(number)?;
         let held = heap.lock(number, &self.slabs);
         let is_there = slab.heap() == number && heap.is_live() && slab.first() == frame;
         let leaves = is_there && !matches!(slab.contents(), Contents::Objects(_));
         if leaves {
-            held.detach(slab);
+            held.detach(slab, groups);
         }
-        leaves
+        leaves.then_some(number)
     }
 
     /// Takes a slab that has just become empty out of its heap, if the heap has many; returns
     /// whether it did.
-    pub(crate) fn detach_emptied(&self, at: u32) -> bool {
+    pub(crate) fn detach_emptied(&self, groups: &Groups, at: u32) -> bool {
         let Some(slab) = self.slab(at) else { return false };
         let number = slab.heap();
         let Some(heap) = self.heap(number) else { return false };
@@ -340,22 +344,23 @@ impl OwnHeaps {
         let is_there = slab.heap() == number && heap.is_live() && slab.in_use() == 0;
         let leaves = is_there && held.has_many_empty();
         if leaves {
-            held.detach(slab);
+            held.detach(slab, groups);
         }
         leaves
     }
 
     /// Takes all empty slabs out of a heap, and returns the first: see
     /// [`next_detached`](Self::next_detached).
-    pub(crate) fn detach_empty(&self, id: OwnHeapId) -> u32 {
-        self.lock(id).map_or(0, |held| held.detach_all(|slab| slab.in_use() == 0))
+    pub(crate) fn detach_empty(&self, groups: &Groups, id: OwnHeapId) -> u32 {
+        self.lock(id).map_or(0, |held| held.detach_all(groups, |slab| slab.in_use() == 0))
     }
 
     /// Frees all objects in slabs, which stay; takes blocks and mappings out of the heap, and
     /// returns the first of them: see [`next_detached`](Self::next_detached).
-    pub(crate) fn reset(&self, id: OwnHeapId) -> Result<u32, Missed> {
+    pub(crate) fn reset(&self, groups: &Groups, id: OwnHeapId) -> Result<u32, Missed> {
         let held = self.lock(id).ok_or(Missed::Dead)?;
-        let detached = held.detach_all(|slab| !matches!(slab.contents(), Contents::Objects(_)));
+        let is_large = |slab: &OwnSlab| !matches!(slab.contents(), Contents::Objects(_));
+        let detached = held.detach_all(groups, is_large);
         held.clear();
         Ok(detached)
     }
@@ -374,10 +379,10 @@ impl OwnHeaps {
 
     /// Ends a heap: its slabs and blocks are gone, and still name it. Takes mappings out, and
     /// returns the first of them. Fails with `Dead` if the heap has ended already.
-    pub(crate) fn destroy(&self, id: OwnHeapId) -> Result<u32, Missed> {
+    pub(crate) fn destroy(&self, groups: &Groups, id: OwnHeapId) -> Result<u32, Missed> {
         let held = self.lock(id).ok_or(Missed::Dead)?;
-        let detached = held.detach_all(|slab| slab.contents() == Contents::Mapping);
-        let first = held.end(id.generation).ok_or(Missed::Dead)?;
+        let detached = held.detach_all(groups, |slab| slab.contents() == Contents::Mapping);
+        let first = held.end(id.generation, groups).ok_or(Missed::Dead)?;
         let (mut last, mut count, mut frames) = (0, 0, 0);
         for (at, slab) in held.each() {
             last = at;
@@ -432,6 +437,22 @@ impl OwnHeaps {
             }
         }
         Some(at)
+    }
+
+    /// Puts the heap of a group that ends, and what other groups have left to that group, into the
+    /// group above. O(heaps).
+    pub(crate) fn leave_group(&self, groups: &Groups, group: GroupId) {
+        for (id, _) in self.each().filter(|(_, heap)| heap.group() == group) {
+            if let Some(held) = self.lock(id) {
+                held.leave_group(groups);
+            }
+        }
+    }
+
+    /// The charge of all heaps in a group. O(heaps).
+    pub fn charged_in(&self, group: GroupId) -> u64 {
+        let heaps = self.each().filter(|(_, heap)| heap.group() == group);
+        heaps.map(|(_, heap)| u64::from(heap.stats().charged)).sum()
     }
 
     /// Visits the locks, if there ever was a heap.

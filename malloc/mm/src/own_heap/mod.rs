@@ -21,6 +21,6 @@ mod heaps;
 mod lock;
 mod slab;
 
-pub use heap::{Name, OwnHeap, OwnHeapId, OwnHeapStats};
-pub use heaps::{Missed, OwnHeaps};
+pub use heap::{Missed, OwnHeap, OwnHeapId, OwnHeapStats, Use};
+pub use heaps::OwnHeaps;
 pub use slab::{Contents, LARGEST, OwnSlab};

@@ -12,6 +12,8 @@ use super::stash::Stash;
 use crate::frame::Metadata;
 use crate::pcp::{PageAllocator, PagePolicy};
 use crate::slab::{CacheId, CacheOptions, CacheParams};
+#[cfg(feature = "groups")]
+use crate::zone::Groups;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
@@ -108,6 +110,10 @@ pub trait StackHost: Sized {
 
     /// The page allocator: zones and per-CPU page lists.
     fn pages(&self) -> &PageAllocator<Self::Pages>;
+
+    /// The groups.
+    #[cfg(feature = "groups")]
+    fn groups(&self) -> &Groups;
 
     /// Memory for descriptors, which is never given back.
     fn metadata(&self) -> &Metadata;

@@ -9,6 +9,8 @@ use super::stash::Stash;
 use crate::frame::Metadata;
 use crate::pcp::PageAllocator;
 use crate::slab::{CacheId, CacheOptions, CacheParams};
+#[cfg(feature = "groups")]
+use crate::zone::Groups;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::Object;
 
@@ -29,6 +31,12 @@ impl<C: StackConfig> StackHost for Stack<C> {
     #[inline]
     fn pages(&self) -> &PageAllocator<C::Pages> {
         self.pages()
+    }
+
+    #[cfg(feature = "groups")]
+    #[inline]
+    fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     fn metadata(&self) -> &Metadata {

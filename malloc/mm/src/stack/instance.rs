@@ -18,6 +18,8 @@ use crate::slab::{
     Cache, CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, SlabContext, SlabPolicy,
     SlabSetup, create_cache,
 };
+#[cfg(feature = "groups")]
+use crate::zone::Groups;
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use quarry_sys::locks::Visit;
@@ -216,6 +218,9 @@ pub struct Stack<C: StackConfig> {
     /// The instruments.
     pub watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
+    /// The groups.
+    #[cfg(feature = "groups")]
+    pub groups: Groups,
     /// The own heaps.
     #[cfg(feature = "heaps")]
     pub own: OwnHeaps,
@@ -263,6 +268,8 @@ impl<C: StackConfig> Stack<C> {
             footprint: Footprint::new(),
             cache: ManuallyDrop::new(C::Cache::NEW),
             built: UnsafeCell::new(MaybeUninit::uninit()),
+            #[cfg(feature = "groups")]
+            groups: Groups::new(),
             #[cfg(feature = "heaps")]
             own: OwnHeaps::new(),
         }
@@ -385,7 +392,8 @@ impl<C: StackConfig> Stack<C> {
         let state = || (self.instruments.get(), self.fast.are_operators_open.load(order));
         let mut seen = state();
         loop {
-            let are_on = self.is_watched();
+            let are_on = self.is_watched()
+                || cfg!(feature = "heaps") && self.instruments.has(Instrument::Groups);
             let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
             let span = if self.sees_frees() { 0 } else { self.arena().span_bytes() };
             self.fast.span.store(span, order);

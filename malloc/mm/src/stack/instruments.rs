@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | heap profile, guard pages by sampling | allocations | `small_end` |
 //! | debugging, hardening | allocations and frees | `small_end`, `span` |
+//! | groups that threads have entered | allocations | `small_end` |
 //!
 //! Frees of sampled objects need no such limit: the fast path of `free` refuses their kind.
 
@@ -25,6 +26,8 @@ pub enum Instrument {
     Debug,
     /// Random order, quarantine and canaries.
     Harden,
+    /// Groups: threads inside them get memory of their heaps.
+    Groups,
 }
 
 impl Instrument {

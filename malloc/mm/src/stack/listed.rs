@@ -4,6 +4,7 @@
 //! In the latter case the child loses the block, like an object in use by a thread that it lacks.
 
 use super::instance::{Stack, StackConfig};
+use super::instruments::Instrument;
 use crate::frame::{FRAME_BYTES, Kind};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::clear::clear;
@@ -16,7 +17,9 @@ impl<C: StackConfig> Stack<C> {
     pub fn alloc_listed(&self, size: usize, zeroed: bool) -> Option<Object> {
         // With an instrument on, or before the stack is ready, `small_end` is 0.
         let is_block = size > classes::LARGEST && size <= LARGEST_BLOCK;
-        if !is_block || self.fast.small_end.load(Ordering::Acquire) == 0 {
+        let is_open = self.fast.small_end.load(Ordering::Acquire) != 0
+            || cfg!(feature = "heaps") && self.instruments.is_only(Instrument::Groups);
+        if !is_block || !is_open {
             return None;
         }
         let frames = frames_of(size)?;

@@ -26,6 +26,8 @@ impl<C: StackConfig> Stack<C> {
         self.watch.visit_locks(visit);
         C::Cache::visit_locks(self, visit);
         self.fast.percpu.visit_locks(visit);
+        #[cfg(feature = "groups")]
+        self.groups.visit_locks(visit);
         #[cfg(feature = "heaps")]
         self.own.visit_locks(visit);
     }

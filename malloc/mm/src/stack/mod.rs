@@ -13,7 +13,7 @@
 //! deferral, fast_path, footprint, retention, large, withheld
 //!     -> instance -> guarded_slabs, withholding -> own_frames -> stashes -> reap
 //!     -> bounding, direct_reclaim -> reclaim -> owner -> caches, own_heaps -> request -> resize
-//!     -> listed, moving, pages, host -> locks, own_rows -> stats -> print, record, validate
+//!     -> listed, moving, pages, host -> groups, locks, own_rows -> stats -> print, record, validate
 //! ```
 
 mod bounding;
@@ -25,6 +25,8 @@ mod deferral;
 mod direct_reclaim;
 mod fast_path;
 mod footprint;
+#[cfg(feature = "groups")]
+mod groups;
 mod guarded_slabs;
 mod host;
 mod instance;

@@ -3,13 +3,16 @@
 //! [`own_take`](Stack::own_take) and [`own_give`](Stack::own_give) are allowed outside the gate:
 //! they change bits and counts, which the child of a fork can mend. All else takes frames or gives
 //! them back, inside the gate, and without the lock of a heap.
+//!
+//! A *rest* has the objects that a group has left when it ended. It gives out an object only to
+//! `realloc`, keeps no empty slab, and ends with its last object.
 
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
 use super::fast_path::stays;
 use super::instance::{Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::own_heap::{Contents, LARGEST, Missed, OwnHeapId, OwnHeaps};
+use crate::own_heap::{Contents, LARGEST, Missed, OwnHeapId, OwnHeaps, Use};
 use crate::pcp::PageRequest;
 use crate::slab::SlabPages;
 use crate::zone::AllocFlags;
@@ -84,19 +87,19 @@ impl<C: StackConfig> Stack<C> {
     /// Gives what a heap holds beyond objects in use back, at its limit.
     #[cold]
     #[inline(never)]
-    fn own_make_room(&self, id: OwnHeapId) {
+    pub(super) fn own_make_room(&self, id: OwnHeapId) {
         self.own.rewind(id, |address| {
             let address = address as *mut u8;
             self.own_place(self.fast.pfn(address), address)
         });
-        self.own_release_chain(self.own.detach_empty(id));
+        self.own_release_chain(self.own.detach_empty(&self.groups, id));
     }
 
     fn own_charge(&self, id: OwnHeapId, frames: u32) -> Result<(), Missed> {
-        match self.own.charge(id, frames) {
-            Err(Missed::Limit) => {
+        match self.own.charge(&self.groups, id, frames) {
+            Err(Missed::Limit | Missed::GroupLimit(_)) => {
                 self.own_make_room(id);
-                self.own.charge(id, frames)
+                self.own.charge(&self.groups, id, frames)
             }
             done => done,
         }
@@ -104,10 +107,10 @@ impl<C: StackConfig> Stack<C> {
 
     #[inline(never)]
     fn own_grow(&self, id: OwnHeapId, class: u8) -> Result<(), Missed> {
-        let order = match self.own.charge_slab(id, class) {
-            Err(Missed::Limit) => {
+        let order = match self.own.charge_slab(&self.groups, id, class) {
+            Err(Missed::Limit | Missed::GroupLimit(_)) => {
                 self.own_make_room(id);
-                self.own.charge_slab(id, class)
+                self.own.charge_slab(&self.groups, id, class)
             }
             done => done,
         }?;
@@ -122,10 +125,10 @@ impl<C: StackConfig> Stack<C> {
         let taken = take(order).or_else(|| if order > least { take(least) } else { None });
         let taken = taken.or_else(|| self.after_reclaim(1 << least, || take(least)));
         let Some((first, frames)) = taken else {
-            self.own.uncharge(id, 1 << order);
+            self.own.uncharge(&self.groups, id, 1 << order);
             return Err(Missed::NoMemory);
         };
-        self.own.uncharge(id, (1 << order) - frames);
+        self.own.uncharge(&self.groups, id, (1 << order) - frames);
         let grown = self.own_adopt(id, (first, frames), Contents::Objects(class));
         self.bound_footprint(frames);
         grown.map(|_| ())
@@ -141,7 +144,7 @@ impl<C: StackConfig> Stack<C> {
         let described = self.own.describe(id, (first, count), contents, &self.built().metadata);
         let Some(at) = described else {
             self.own_free_frames((first, count), contents);
-            self.own.uncharge(id, count);
+            self.own.uncharge(&self.groups, id, count);
             return Err(Missed::NoMemory);
         };
         // Only the first frame of a block has an owner. `free` reads the kind of others, too, but
@@ -175,7 +178,7 @@ impl<C: StackConfig> Stack<C> {
             self.after_reclaim(count, || self.own_take_frames(count, request, is_block))
         });
         let Some((first, dirty)) = taken else {
-            self.own.uncharge(id, count);
+            self.own.uncharge(&self.groups, id, count);
             return Err(Missed::NoMemory);
         };
         let contents = if is_block { Contents::Block } else { Contents::Mapping };
@@ -223,8 +226,10 @@ impl<C: StackConfig> Stack<C> {
 
     /// Gives a slab back that has become empty, if its heap has many.
     pub fn own_trim(&self, at: u32) {
-        if self.own.detach_emptied(at) {
+        let heap = self.own.slab(at).map_or(0, |slab| slab.heap());
+        if self.own.detach_emptied(&self.groups, at) {
             self.own_release(at);
+            self.own_end_rest(heap);
         }
     }
 
@@ -235,8 +240,9 @@ impl<C: StackConfig> Stack<C> {
             if has_many {
                 self.own_trim(at);
             }
-        } else if self.own.detach(at, pfn) {
+        } else if let Some(heap) = self.own.detach(&self.groups, at, pfn) {
             self.own_release(at);
+            self.own_end_rest(heap);
         } else {
             let misuse = self.own_find(pfn, address).err().unwrap_or(Misuse::NothingInUse);
             self.misuse(Entry::Free, address, misuse);
@@ -280,7 +286,9 @@ impl<C: StackConfig> Stack<C> {
         if old > LARGEST_BLOCK && size > LARGEST_BLOCK / 2 && request.align <= FRAME_BYTES {
             return self.own_resize_mapping(id, pfn, size);
         }
-        let new = match self.own_alloc(id, request) {
+        let new = self.own_alloc(id, request);
+        self.own_rewind_rest(id.number);
+        let new = match new {
             Ok(new) => new,
             Err(_) if size <= old => return Ok(object),
             Err(missed) => return Err(missed),
@@ -304,11 +312,11 @@ impl<C: StackConfig> Stack<C> {
         frames.set_link(first, at);
         frames.set_kind(first, 1, Kind::OWN);
         if moved.is_none() {
-            self.own.uncharge(id, count.saturating_sub(held));
+            self.own.uncharge(&self.groups, id, count.saturating_sub(held));
             return Err(Missed::NoMemory);
         }
         self.own.move_mapping(id, at, (first, count));
-        self.own.uncharge(id, held.saturating_sub(count));
+        self.own.uncharge(&self.groups, id, held.saturating_sub(count));
         self.large.mappings.note_resized();
         self.bound_footprint(count.saturating_sub(held));
         Ok(self.address(first))
@@ -319,7 +327,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// [`Missed::Dead`].
     pub fn reset_own_heap(&self, id: OwnHeapId) -> Result<(), Missed> {
-        self.own_release_chain(self.own.reset(id)?);
+        self.own_release_chain(self.own.reset(&self.groups, id)?);
         Ok(())
     }
 
@@ -328,9 +336,32 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// [`Missed::Dead`].
     pub fn destroy_own_heap(&self, id: OwnHeapId) -> Result<(), Missed> {
-        self.own_release_chain(self.own.destroy(id)?);
+        self.own_release_chain(self.own.destroy(&self.groups, id)?);
         let used = self.pages().zones().budget().used();
         self.own_release_gone((used / GONE_SHARE).max(GONE_LEAST));
         Ok(())
+    }
+
+    /// Lets a heap, if it is a rest, give out no further object, and ends it if it has none.
+    pub(super) fn own_rewind_rest(&self, number: u32) {
+        if let Some(id) = self.rest(number) {
+            self.own_make_room(id);
+            self.own_end_rest(number);
+        }
+    }
+
+    /// Ends a heap if it is a rest that has become empty.
+    pub(super) fn own_end_rest(&self, number: u32) {
+        let is_empty =
+            |id: &OwnHeapId| self.own.heap(id.number).is_some_and(|heap| heap.stats().charged == 0);
+        if let Some(id) = self.rest(number).filter(is_empty) {
+            // Fails if another thread was first.
+            let _ = self.destroy_own_heap(id);
+        }
+    }
+
+    fn rest(&self, number: u32) -> Option<OwnHeapId> {
+        let heap = self.own.heap(number).filter(|it| it.serves() == Use::Rest && it.is_live())?;
+        Some(OwnHeapId { number, generation: heap.generation() })
     }
 }

@@ -41,6 +41,8 @@ impl<C: StackConfig> Stack<C> {
         self.check_slabs(&census)?;
         #[cfg(feature = "heaps")]
         self.own.validate(census.of_own)?;
+        #[cfg(feature = "heaps")]
+        self.groups.validate(|group| self.own.charged_in(group))?;
         self.check_budget(&census)
     }
 

@@ -4,9 +4,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `ask`, `watermark`, `reclaimers`, `block`, `stats`, `steps` | values |
+//! | `ask`, `watermark`, `reclaimers`, `block`, `stats`, `steps`, `name` | values |
 //! | `budget` | the limit and its marks |
-//! | `groups` | the parts of a program that have limits of their own |
+//! | `telling`, `groups` | the parts of a program that have limits of their own |
 //! | `free_area`, `extents`, `huge` | free lists and extents, as plain data; huge pages |
 //! | `zone` | the zone, its lock, and `Locked`, which publishes counts |
 //! | `buddy` | splitting and merging blocks |
@@ -29,17 +29,22 @@ mod extents;
 mod fallback;
 mod free_area;
 mod give_back;
+#[cfg(feature = "groups")]
 mod groups;
 mod grow;
 mod guards;
 mod highatomic;
 mod huge;
+#[cfg(feature = "groups")]
+mod name;
 mod purge;
 mod reclaimers;
 mod reclaiming;
 mod request;
 mod stats;
 mod steps;
+#[cfg(feature = "groups")]
+mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
@@ -57,11 +62,18 @@ pub(crate) use extent_request::Lent;
 pub use extents::EXTENT_FRAMES;
 pub(crate) use extents::Extents;
 pub use give_back::Whole;
+#[cfg(feature = "groups")]
 pub use groups::{Group, GroupId, GroupLimits, Groups};
 pub(crate) use grow::Urgency;
+#[cfg(feature = "groups")]
+pub use name::Name;
+#[cfg(feature = "heaps")]
+pub(crate) use name::NameCell;
 pub use reclaimers::{Entry, InReclaim, Reclaimers};
 pub use reclaiming::Reclaiming;
 pub use stats::{FallbackCounts, Traffic, ZoneStats};
+#[cfg(feature = "groups")]
+pub use telling::Telling;
 pub use watermark::{Mark, Marks};
 pub use zone::Zone;
 pub use zones::{ZoneConfig, Zones};

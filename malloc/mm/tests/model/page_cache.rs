@@ -101,7 +101,8 @@ impl Play {
     }
 
     fn reclaim(&self, who: ScanFor) {
-        let request = ScanRequest { who, most: 2, most_scanned: 4, until_ns: u64::MAX };
+        let request =
+            ScanRequest { who, most: 2, most_scanned: 4, until_ns: u64::MAX, spares_low: true };
         self.cache().reclaim(NodeId(0), &request);
     }
 

@@ -11,7 +11,7 @@ use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{ReclaimState, Stack, StackHost};
-use quarry_mm::zone::{GroupId, GroupLimits, Mark};
+use quarry_mm::zone::{GroupId, GroupLimits, Mark, Name};
 use quarry_sys::hooks::HookId;
 use quarry_sys::percpu::Object;
 use std::cell::Cell;
@@ -30,6 +30,10 @@ fn bed() -> Bed<Config> {
     options.pages.reserve_bytes = 256 * MIB;
     on_cpu(0);
     Bed::new(Backing::Linux, 4096, 2, &options)
+}
+
+fn group(stack: &Stack<Config>, limits: GroupLimits) -> GroupId {
+    stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("there are few")
 }
 
 fn mapping(cache: Cache<'_>, group: GroupId) -> MappingId {
@@ -417,9 +421,9 @@ fn limits(max: usize) -> GroupLimits {
 #[test]
 fn a_group_meets_its_limit_alone() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
     let cache = PageCaching::open(stack).expect("there is memory");
-    let jobs = [groups.create(limits(4 * MIB)), groups.create(limits(8 * MIB))].map(Option::unwrap);
+    let jobs = [4 * MIB, 8 * MIB].map(|max| group(stack, limits(max)));
     let ids = jobs.map(|job| mapping(cache, job));
     for index in 0..2048 {
         touch(cache, ids[1], index).expect("within its limit");
@@ -441,15 +445,15 @@ fn a_group_meets_its_limit_alone() {
     assert!(kept.count() > 400);
     assert_eq!(cache.validate(), Ok(()));
     end(&bed, cache, &ids);
-    jobs.into_iter().for_each(|job| assert!(groups.remove(job)));
+    jobs.into_iter().for_each(|job| assert!(stack.end_group(job)));
 }
 
 #[test]
 fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
     let cache = PageCaching::open(stack).expect("there is memory");
-    let job = groups.create(limits(MIB)).expect("a group");
+    let job = group(stack, limits(MIB));
     let id = mapping(cache, job);
     let pinned: Vec<PageNo> =
         (0..256).map(|index| cache.read(id, index, &mut |_, _| Ok(())).unwrap()).collect();
@@ -461,40 +465,63 @@ fn a_group_whose_pages_are_in_use_is_refused_after_one_reclaim() {
     assert_eq!(groups.at(job).counts(), (before.0 + 2, before.1 + 1));
     pinned.into_iter().for_each(|page| cache.unpin(page));
     touch(cache, id, 300).expect("its own pages make room");
-    assert!(!groups.remove(job), "it has a mapping");
+    assert!(!stack.end_group(job), "it has a mapping");
     end(&bed, cache, &[id]);
-    assert!(groups.remove(job));
+    assert!(stack.end_group(job));
 }
 
 #[test]
 fn a_protected_group_keeps_its_pages_while_others_pay() {
-    let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
-    let cache = PageCaching::open(stack).expect("there is memory");
-    let protected = GroupLimits { min: 2000, ..GroupLimits::default() };
-    let kept = mapping(cache, groups.create(protected).expect("a group"));
-    let other = mapping(cache, GroupId::ROOT);
-    for index in 0..1500 {
-        touch(cache, kept, index).expect("there is room");
-    }
-    for index in 0..30_000 {
-        touch(cache, other, index).expect("pages of the other make room");
-        if stack.pages().zones().budget().is_below(Mark::Low) {
-            balance(stack);
+    let none = GroupLimits::default();
+    for protected in [GroupLimits { min: 2000, ..none }, GroupLimits { low: 2000, ..none }] {
+        let bed = bed();
+        let stack = &*bed.stack;
+        let cache = PageCaching::open(stack).expect("there is memory");
+        let job = group(stack, protected);
+        // The protection of a group is that of its parts.
+        let part = stack.create_group(job, Name::of("part"), none).expect("there are few");
+        let kept = mapping(cache, part);
+        let other = mapping(cache, GroupId::ROOT);
+        for index in 0..1500 {
+            touch(cache, kept, index).expect("there is room");
         }
+        for index in 0..30_000 {
+            touch(cache, other, index).expect("pages of the other make room");
+            if stack.pages().zones().budget().is_below(Mark::Low) {
+                balance(stack);
+            }
+        }
+        assert_eq!(cache.pages_of(kept), 1500);
+        assert!(cache.pages_of(other) > 3000);
+        end(&bed, cache, &[kept, other]);
     }
-    assert_eq!(cache.pages_of(kept), 1500);
-    assert!(cache.pages_of(other) > 3000);
-    end(&bed, cache, &[kept, other]);
+}
+
+/// Where no other memory is left, the low limit of a group gives way, and its min limit does not.
+#[test]
+fn a_group_within_its_low_limit_pays_if_nobody_else_can() {
+    let none = GroupLimits::default();
+    let all = (LIMIT / FRAME_BYTES) as u32;
+    for (protected, gives) in
+        [(GroupLimits { min: all, ..none }, false), (GroupLimits { low: all, ..none }, true)]
+    {
+        let bed = bed();
+        let stack = &*bed.stack;
+        let cache = PageCaching::open(stack).expect("there is memory");
+        let kept = mapping(cache, group(stack, protected));
+        let is_full = (0..2 * u64::from(all)).any(|index| touch(cache, kept, index).is_err());
+        assert_eq!(is_full, !gives);
+        end(&bed, cache, &[kept]);
+    }
 }
 
 #[test]
 fn the_background_takes_what_a_group_has_above_its_high_limit() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
     let cache = PageCaching::open(stack).expect("there is memory");
     let limits = GroupLimits { high: 1000, ..GroupLimits::default() };
-    let job = groups.create(limits).expect("a group");
+    let job = group(stack, limits);
     let id = mapping(cache, job);
     for index in 0..1500 {
         touch(cache, id, index).expect("there is room");
@@ -511,9 +538,9 @@ fn the_background_takes_what_a_group_has_above_its_high_limit() {
 #[test]
 fn a_clock_frees_pages_although_all_of_them_were_used() {
     let bed = bed();
-    let (stack, groups) = (&*bed.stack, bed.stack.cached().groups());
+    let (stack, groups) = (&*bed.stack, bed.stack.groups());
     let cache = PageCaching::open(stack).expect("there is memory");
-    let job = groups.create(GroupLimits::default()).expect("a group");
+    let job = group(stack, GroupLimits::default());
     let ids = [(); 5].map(|()| mapping(cache, job));
     for index in 0..1000 {
         for id in ids {
@@ -521,8 +548,13 @@ fn a_clock_frees_pages_although_all_of_them_were_used() {
             touch(cache, id, index).expect("it is there");
         }
     }
-    let request =
-        ScanRequest { who: ScanFor::Direct, most: 32, most_scanned: 100_000, until_ns: u64::MAX };
+    let request = ScanRequest {
+        who: ScanFor::Direct,
+        most: 32,
+        most_scanned: 100_000,
+        until_ns: u64::MAX,
+        spares_low: true,
+    };
     for round in 0..100 {
         let done = cache.reclaim_group(job, &request);
         assert_eq!(done.freed, 32, "round {round}");

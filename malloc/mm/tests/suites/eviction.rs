@@ -77,6 +77,7 @@ impl<'a> Pair<'a> {
                 most: TOGETHER as usize,
                 most_scanned: 2 * CAPACITY as usize,
                 until_ns: u64::MAX,
+                spares_low: true,
             };
             assert_eq!(self.cache.reclaim(NodeId(0), &request).freed, TOGETHER);
         }

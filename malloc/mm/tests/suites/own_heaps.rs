@@ -7,15 +7,17 @@ use proptest::prelude::*;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::LARGEST_BLOCK;
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::own_heap::{Missed, OwnHeapId};
+use quarry_mm::own_heap::{Missed, OwnHeapId, Use};
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Request, StackHost};
+use quarry_mm::zone::{GroupId, Name};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
 const NO_LIMIT: u32 = u32::MAX;
+const OF_ROOT: (GroupId, Use) = (GroupId::ROOT, Use::Program);
 /// Heaps of a random sequence; a live allocation's mark is the index of its heap.
 const HEAPS: usize = 4;
 /// The mark of an allocation of `malloc`.
@@ -32,7 +34,10 @@ fn bed(backing: Backing) -> HeapBed {
 }
 
 fn create(bed: &HeapBed, limit: u32) -> OwnHeapId {
-    bed.stack.own.create("heap", limit, bed.stack.metadata()).expect("there is memory for a record")
+    bed.stack
+        .own
+        .create(Name::of("heap"), OF_ROOT, limit, bed.stack.metadata())
+        .expect("there is memory for a record")
 }
 
 /// Takes all live allocations with this mark out of the oracle, after a look at their contents.
@@ -333,8 +338,11 @@ fn a_short_stack_uses_what_dead_heaps_had() {
 fn play_short(bed: &HeapBed) {
     let stack = &bed.stack;
     let mut objects = Vec::new();
-    let heaps: Vec<_> =
-        (0..2).filter_map(|_| stack.own.create("short", NO_LIMIT, stack.metadata()).ok()).collect();
+    let heaps: Vec<_> = (0..2)
+        .filter_map(|_| {
+            stack.own.create(Name::of("short"), OF_ROOT, NO_LIMIT, stack.metadata()).ok()
+        })
+        .collect();
     for (round, size) in [16, 700, 5000, 30_000, 300_000, LARGEST_BLOCK + 1].iter().enumerate() {
         for id in &heaps {
             let count = if *size < 1000 { 300 } else { 3 };

@@ -14,7 +14,7 @@ use quarry_cache::{PageCaching, PageCachingOptions};
 use quarry_mm::frame::{FRAME_BYTES, NodeId, Order};
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackHost};
-use quarry_mm::zone::{GroupId, GroupLimits};
+use quarry_mm::zone::{GroupId, GroupLimits, Name};
 use std::collections::BTreeMap;
 
 type CacheBed = Bed<VirtualConfig<Sheaf>>;
@@ -156,7 +156,8 @@ impl<'a> Model<'a> {
     fn new(bed: &'a CacheBed) -> Self {
         let cache = PageCaching::open(&*bed.stack).expect("memory for the tables");
         let limits = GroupLimits { max: GROUP_FRAMES, ..GroupLimits::default() };
-        let group = bed.stack.cached().groups().create(limits).expect("the first group");
+        let group =
+            bed.stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("the first");
         let create = |mapping| cache.create_mapping(&options(mapping, group)).expect("memory");
         let ids = std::array::from_fn(create);
         Self { bed, cache, ids, group, known: BTreeMap::new(), pins: Vec::new(), tags: 0 }
@@ -403,8 +404,13 @@ impl<'a> Model<'a> {
 
     fn reclaim(&mut self, most: usize) {
         let before = self.cache.events().in_memory();
-        let request =
-            ScanRequest { who: ScanFor::Background, most, most_scanned: 400, until_ns: u64::MAX };
+        let request = ScanRequest {
+            who: ScanFor::Background,
+            most,
+            most_scanned: 400,
+            until_ns: u64::MAX,
+            spares_low: true,
+        };
         let done = self.cache.reclaim(NodeId(0), &request);
         assert!(done.freed <= done.scanned && done.freed <= most as u64);
         let gone = before - self.cache.events().in_memory();
@@ -413,7 +419,8 @@ impl<'a> Model<'a> {
 
     fn reclaim_directly(&mut self) {
         let (who, most) = (ScanFor::Direct, ScanRequest::DIRECT_MOST);
-        let request = ScanRequest { who, most, most_scanned: 400, until_ns: u64::MAX };
+        let request =
+            ScanRequest { who, most, most_scanned: 400, until_ns: u64::MAX, spares_low: true };
         assert!(self.cache.reclaim(NodeId(0), &request).freed <= 32);
         let few = ScanRequest { most: 3, ..request };
         assert!(self.cache.reclaim_group(self.group, &few).freed <= 3);
@@ -469,7 +476,7 @@ impl<'a> Model<'a> {
         let dirty = self.known.iter().filter(|(_, known)| known.is_dirty);
         let dirty = dirty.map(|(key, _)| frames(key)).sum::<u64>();
         assert_eq!(self.cache.events().dirty(), dirty);
-        let group = self.bed.stack.cached().groups().at(self.group);
+        let group = self.bed.stack.groups().at(self.group);
         assert!(group.used() <= GROUP_FRAMES);
     }
 
@@ -486,7 +493,7 @@ impl<'a> Model<'a> {
         assert_eq!(cache.validate(), Ok(()));
         let events = cache.events();
         assert_eq!((events.pages(), events.dirty(), events.writeback()), (0, 0, 0));
-        assert!(self.bed.stack.cached().groups().remove(self.group), "it holds nothing");
+        assert!(self.bed.stack.end_group(self.group), "it holds nothing");
         assert_eq!((events.in_memory(), cache.pinned_frames()), (0, 0));
         assert_eq!(cache.mappings(), 0);
         self.bed.assert_empty(&[]);
@@ -597,6 +604,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
                 most: 20,
                 most_scanned: 1000,
                 until_ns: u64::MAX,
+                spares_low: true,
             };
             cache.reclaim(NodeId(0), &request);
         }
@@ -623,8 +631,13 @@ fn a_page_that_comes_back_soon_is_active_at_once() {
     (200..300).for_each(read);
     cache.trim();
     // The pages that were read twice become active, and some of the others are evicted.
-    let request =
-        ScanRequest { who: ScanFor::Background, most: 50, most_scanned: 1000, until_ns: u64::MAX };
+    let request = ScanRequest {
+        who: ScanFor::Background,
+        most: 50,
+        most_scanned: 1000,
+        until_ns: u64::MAX,
+        spares_low: true,
+    };
     assert!(cache.reclaim(NodeId(0), &request).freed >= 50);
     (200..300).for_each(read);
     let events = cache.events();

@@ -12,7 +12,7 @@ use quarry_cache::page_cache::{
 use quarry_mm::frame::{NodeId, Order};
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Stack, StackHost};
-use quarry_mm::zone::{GroupId, GroupLimits, Groups};
+use quarry_mm::zone::{GroupId, GroupLimits, Name};
 use std::cell::Cell;
 
 type Config = VirtualConfig<Sheaf>;
@@ -39,9 +39,9 @@ fn touch<H: page_cache::Host>(
     cache.read(id, index, &mut |_, _| Ok(())).map(|page| cache.unpin(page))
 }
 
-fn group(groups: &Groups, max: u32) -> GroupId {
+fn group(stack: &Stack<Config>, max: u32) -> GroupId {
     let limits = GroupLimits { max, ..GroupLimits::default() };
-    groups.create(limits).expect("there are others left")
+    stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("there are few")
 }
 
 #[test]
@@ -84,7 +84,7 @@ impl page_cache::Host for Interrupted<'_> {
     type Lru = Splice;
 
     fn stack(&self) -> &Stack<Config> {
-        if self.cache.basis().groups.iter().any(|(_, group)| group.used() > 0)
+        if self.stack.groups.iter().any(|(_, group)| group.used() > 0)
             && let Some((old, group)) = self.replacement.take()
         {
             self.replace(old, group);
@@ -106,14 +106,14 @@ fn a_mapping_that_is_replaced_during_a_request_leaves_no_charge() {
     PageCaching::open(stack).expect("the nodes need a slab cache");
     let nodes = page_cache::Host::basis(stack).nodes().expect("it is open");
     let all = PageCache::new();
-    let [old, new] = [(); 2].map(|()| group(&all.basis().groups, 100));
+    let [old, new] = [(); 2].map(|()| group(&bed.stack, 100));
     let host = Interrupted { stack, cache: &all, replacement: Cell::new(None) };
     let (options, lru) = (PageCacheOptions::default(), LruOptions::default());
     let cache = all.open(&host, &options, lru, || Ok(nodes)).unwrap();
     let id = mapping(cache, old);
     host.replacement.set(Some((id, new)));
     assert_eq!(cache.get_or_alloc(id, 7, Effort::Easy), Err(ReadError::Full));
-    assert_eq!([old, new].map(|group| all.basis().groups.at(group).used()), [0, 0]);
+    assert_eq!([old, new].map(|group| bed.stack.groups.at(group).used()), [0, 0]);
     assert_eq!(cache.validate(), Ok(()));
 }
 
@@ -143,7 +143,7 @@ fn a_holding_that_a_truncation_has_ended_ends_once() {
 fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     let bed = bed();
     let cache = PageCaching::open(&*bed.stack).unwrap();
-    let job = group(bed.stack.cached().groups(), 16);
+    let job = group(&bed.stack, 16);
     let id = mapping(cache, job);
     for index in 0..16 {
         on_cpu(index % 2);
@@ -152,8 +152,8 @@ fn a_group_has_its_pages_back_from_the_batches_of_other_cpus() {
     on_cpu(2);
     touch(cache, id, 100).expect("clean pages of its own make room");
     assert!(cache.destroy_mapping(id));
-    assert_eq!(bed.stack.cached().groups().at(job).used(), 0, "nobody uses its pages");
-    assert!(bed.stack.cached().groups().remove(job));
+    assert_eq!(bed.stack.groups().at(job).used(), 0, "nobody uses its pages");
+    assert!(bed.stack.end_group(job));
     on_cpu(0);
     assert_eq!(cache.validate(), Ok(()));
 }

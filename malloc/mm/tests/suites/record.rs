@@ -3,9 +3,11 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_cache::PageCaching;
 use quarry_mm::heap::options::StackOptions;
+use quarry_mm::own_heap::Use;
 use quarry_mm::pcp::{PagePolicy, V6_18};
 use quarry_mm::slab::{Sheaf, SlabPolicy};
 use quarry_mm::stack::{Report, Section, StackConfig, StackHost};
+use quarry_mm::zone::{self, GroupId};
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,
 };
@@ -38,7 +40,12 @@ fn own_heaps_have_rows_by_name() {
     let options = StackOptions { heap: true, ..small() };
     let bed: Bed<VirtualConfig<Sheaf>> = Bed::new(Backing::Linux, 4096, 1, &options);
     for name in ["tenant", "empty"] {
-        let heap = bed.stack.own.create(name, u32::MAX, bed.stack.metadata());
+        let heap = bed.stack.own.create(
+            zone::Name::of(name),
+            (GroupId::ROOT, Use::Program),
+            u32::MAX,
+            bed.stack.metadata(),
+        );
         let heap = heap.expect("there is memory for a record");
         for size in [16, 100, 5000, 100 << 10] {
             if name == "tenant" {

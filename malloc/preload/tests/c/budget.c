@@ -179,16 +179,16 @@ int main(void) {
     drop(&caches[i], SIZE_MAX);
   }
   quarry_unregister(NULL);
-  quarry_group_limits limits = {0, SIZE_MAX, MIB, SIZE_MAX};
-  int group = quarry_group_create(&limits);
+  quarry_group_limits limits = {0, SIZE_MAX, MIB, SIZE_MAX, 0};
+  int group = quarry_group_create(0, "part", &limits);
   assert(group > 0 && quarry_group_used(group) == 0 && quarry_group_limit(group, &limits) == 0);
-  quarry_group_limits nonsense = {2 * MIB, SIZE_MAX, MIB, SIZE_MAX};
+  quarry_group_limits nonsense = {2 * MIB, SIZE_MAX, MIB, SIZE_MAX, 0};
   assert(quarry_group_limit(group, &nonsense) == -1 && errno == EINVAL);
-  assert(quarry_group_create(&nonsense) == -1 && errno == EINVAL);
+  assert(quarry_group_create(0, "part", &nonsense) == -1 && errno == EINVAL);
   assert(quarry_group_destroy(group) == 0);
   assert(quarry_group_destroy(group) == -1 && errno == EINVAL);
   /* No limits. */
-  group = quarry_group_create(NULL);
+  group = quarry_group_create(0, "", NULL);
   assert(group > 0 && quarry_group_limit(group, NULL) == 0 && quarry_group_destroy(group) == 0);
   assert(quarry_set_limit(SIZE_MAX) == 0);
   assert(quarry_set_marks((size_t)1 << 60, 3000) == -1 && errno == EINVAL);

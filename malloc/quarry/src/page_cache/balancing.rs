@@ -13,10 +13,14 @@ use crate::instance::{STACK, is_ready, zones};
 use quarry_cache::{Goal, PageCaching, ReclaimCaller};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::StackHost;
+#[cfg(feature = "heaps")]
+use quarry_mm::zone::GroupId;
 use quarry_mm::zone::Mark;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::locks::Visit;
+#[cfg(feature = "heaps")]
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -215,6 +219,12 @@ impl Balancer for PageCaching {
 
     fn reclaim_pages() {
         quarry_cache::reclaim_pages(&STACK);
+    }
+
+    #[cfg(feature = "heaps")]
+    fn reclaim_group(group: GroupId) -> usize {
+        let Some(cache) = PageCaching::opened(&STACK) else { return 0 };
+        own_stack::run(|| cache.direct_reclaim_group(group).freed as usize)
     }
 
     fn visit_process_locks(visit: &mut Visit<'_>) {

@@ -8,10 +8,9 @@ use crate::instance::{STACK, zones};
 use crate::limits;
 use crate::process::{self, Mode, ensure_ready};
 use quarry_cache::{MOST_CALLBACKS, MOST_SHRINKERS, Shrinker, ShrinkerOptions};
-use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::StackHost;
 use quarry_mm::stack::{BudgetStats, Pressure};
-use quarry_mm::zone::{GroupId, GroupLimits, MarkOptions};
+use quarry_mm::zone::MarkOptions;
 
 /// A size in bytes above that of any heap.
 const MOST_BYTES: usize = 16 << 40;
@@ -30,68 +29,6 @@ const MOST_BYTES: usize = 16 << 40;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Budget(());
-
-/// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupOptions {
-    /// Up to this size, other requests take none of the group's pages. At most `high` and `max`.
-    pub min: usize,
-    /// Above this size, the background thread reclaims from the group.
-    pub high: usize,
-    /// At this size, requests of the group fail after one reclaim of the group.
-    pub max: usize,
-    /// Maximum number of bytes of pages that may be pinned at the same time.
-    pub pinned_max: usize,
-}
-
-impl Default for GroupOptions {
-    /// No protection and no limit.
-    fn default() -> Self {
-        Self { min: 0, high: usize::MAX, max: usize::MAX, pinned_max: usize::MAX }
-    }
-}
-
-impl GroupOptions {
-    fn limits(&self) -> Result<GroupLimits, Error> {
-        accept("the min of a group", self.min, 0..=self.high.min(self.max))?;
-        let [min, high, max, pinned_max] = [self.min, self.high, self.max, self.pinned_max]
-            .map(|bytes| limits::frames(bytes as u64));
-        Ok(GroupLimits { min, high, max, pinned_max })
-    }
-}
-
-/// Limits for one part of the program: for the file mappings that name this group.
-///
-/// Dropping the handle does not remove the group while mappings belong to it.
-///
-/// ```
-/// # use quarry::{Budget, FileBacking, GroupOptions, PageCache};
-/// let budget = Budget::get().expect("Quarry serves");
-/// let tenant = budget.group(&GroupOptions { max: 1 << 20, ..GroupOptions::default() })?;
-/// let mapping = PageCache::builder().group(&tenant).open(FileBacking::open("/proc/self/exe")?)?;
-/// for index in 0..400 {
-///     mapping.read(index)?;
-/// }
-/// assert!(tenant.usage().used <= 1 << 20, "of 1.6 MB");
-/// drop(mapping);
-/// tenant.remove().expect("no mapping belongs to it");
-/// # Ok::<(), quarry::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Group(GroupId);
-
-/// The use of a group, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupUse {
-    /// Bytes that are charged to the group.
-    pub used: usize,
-    /// Pinned bytes, which are counted only if the group limits them.
-    pub pinned: usize,
-    /// Requests that failed at the limit.
-    pub refusals: u64,
-    /// Reclaims of the group alone.
-    pub reclaims: u64,
-}
 
 impl Budget {
     /// The budget; `None` with `QUARRY_DISABLE=1`, or if the system refuses the first memory.
@@ -174,54 +111,5 @@ impl Budget {
     #[must_use]
     pub fn pressure(self) -> Pressure {
         quarry_cache::pressure(&STACK)
-    }
-
-    /// Makes a group.
-    ///
-    /// # Errors
-    /// [`Error::NotAccepted`] for a `min` above `high` or `max`, [`Error::TooMany`] at 255 groups.
-    pub fn group(self, options: &GroupOptions) -> Result<Group, Error> {
-        let created = STACK.cached().groups().create(options.limits()?);
-        created.map(Group).ok_or(Error::TooMany { what: "groups", most: u8::MAX.into() })
-    }
-}
-
-impl Group {
-    /// The group with this number; `None` if no group has it.
-    #[must_use]
-    pub fn of(id: GroupId) -> Option<Self> {
-        STACK.cached().groups().is_there(id).then_some(Self(id))
-    }
-
-    /// The number by which file mappings name the group.
-    #[must_use]
-    pub fn id(&self) -> GroupId {
-        self.0
-    }
-
-    /// Changes the limits. A group above them keeps its memory until it requests more.
-    ///
-    /// # Errors
-    /// [`Error::NotAccepted`] for a `min` above `high` or `max`.
-    pub fn set_limits(&self, options: &GroupOptions) -> Result<(), Error> {
-        STACK.cached().groups().at(self.0).set_limits(options.limits()?);
-        Ok(())
-    }
-
-    /// The current use of the group. O(1).
-    #[must_use]
-    pub fn usage(&self) -> GroupUse {
-        let group = STACK.cached().groups().at(self.0);
-        let (refusals, reclaims) = group.counts();
-        let [used, pinned] = [group.used(), group.pinned()].map(|frames| frames as usize);
-        GroupUse { used: used * FRAME_BYTES, pinned: pinned * FRAME_BYTES, refusals, reclaims }
-    }
-
-    /// Removes the group.
-    ///
-    /// # Errors
-    /// The group itself, if file mappings still belong to it.
-    pub fn remove(self) -> Result<(), Self> {
-        if STACK.cached().groups().remove(self.0) { Ok(()) } else { Err(self) }
     }
 }

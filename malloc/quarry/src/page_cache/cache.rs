@@ -1,12 +1,12 @@
 //! The page cache of the process: makes file mappings, and counts what they hold.
 
 use super::backing::Backing;
-use super::budget::Group;
 use super::file_mapping::Mapping;
 use super::raw_mapping::MappingOptions;
 use super::writers;
 use crate::error::{Error, accept};
 use crate::gate;
+use crate::group::Group;
 use crate::instance::{STACK, is_ready};
 use quarry_cache::PageCaching;
 use quarry_cache::page_cache::{Event, EventCounts, READAHEAD_BYTES};

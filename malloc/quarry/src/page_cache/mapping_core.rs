@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use quarry_cache::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::StackHost;
-use quarry_mm::zone::GroupId;
+use quarry_mm::zone::{Group, GroupId};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -54,7 +54,8 @@ impl MappingCore {
         calls: &'static WriterCalls,
     ) -> Self {
         let (bytes, errors) = (options.order.bytes(), ErrorSequence::default());
-        let counts_pins = STACK.cached().groups().at(GroupId(options.group)).counts_pins();
+        let group = STACK.groups().get(GroupId(options.group));
+        let counts_pins = group.is_some_and(Group::counts_pins);
         Self {
             writer: Writer::new(calls),
             raw,
@@ -74,22 +75,22 @@ impl MappingCore {
     #[inline]
     pub(crate) fn note_pin(&self) {
         if self.pins_of != GroupId::ROOT {
-            STACK.cached().groups().at(self.pins_of).pin(self.frames());
+            STACK.groups().at(self.pins_of).pin(self.frames());
         }
     }
 
     #[inline]
     pub(crate) fn note_unpin(&self) {
         if self.pins_of != GroupId::ROOT {
-            STACK.cached().groups().at(self.pins_of).unpin(self.frames());
+            STACK.groups().at(self.pins_of).unpin(self.frames());
         }
     }
 
     /// Refuses another pin that would exceed the limit on pinned bytes of the mapping's group.
     #[inline]
     pub(crate) fn check_pins(&self) -> Result<(), Error> {
-        let may_pin = self.pins_of == GroupId::ROOT
-            || STACK.cached().groups().at(self.pins_of).may_pin(self.frames());
+        let may_pin =
+            self.pins_of == GroupId::ROOT || STACK.groups().at(self.pins_of).may_pin(self.frames());
         if may_pin { Ok(()) } else { Err(Error::Full) }
     }
 

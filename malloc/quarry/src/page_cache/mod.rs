@@ -23,7 +23,7 @@ mod writeback;
 mod writers;
 
 pub use backing::{Access, Backing, ReadOnly, ReadWrite};
-pub use budget::{Budget, Group, GroupOptions, GroupUse};
+pub use budget::Budget;
 pub use cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use file_backing::FileBacking;
 pub use file_mapping::{Flusher, Mapping};

@@ -72,6 +72,8 @@ pub(super) const NOWHERE: isize = 1;
 /// Offset of the word that tells where the thread stands: `FRESH -> REGISTERED -> OVER`, or
 /// `FRESH -> OVER` where the kernel refuses.
 const STAGE_AT: isize = AREA_BYTES as isize;
+/// Offset of the word of `thread_word`, behind it.
+const WORD_AT: isize = STAGE_AT + 4;
 const FRESH: i32 = 0;
 const REGISTERED: i32 = 1;
 const OVER: i32 = 2;
@@ -190,6 +192,23 @@ pub(super) fn set(offset: isize, value: i32) {
         asm!("mrs {thread}, tpidr_el0", "str {value:w}, [{thread}, {offset}]",
             thread = out(reg) _, value = in(reg) value, offset = in(reg) offset,
             options(nostack, preserves_flags));
+    }
+}
+
+/// A word of each thread that only `thread_note` uses, where storage has one offset.
+pub(crate) mod thread_word {
+    use super::{NOWHERE, WORD_AT, field, offset};
+
+    #[inline]
+    pub(crate) fn get() -> Option<u32> {
+        let offset = offset();
+        if offset == NOWHERE { None } else { Some(field(offset + WORD_AT) as u32) }
+    }
+
+    pub(crate) fn set(number: u32) {
+        if offset() != NOWHERE {
+            super::set(offset() + WORD_AT, number as i32);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the zone layer.
 
 mod extents;
+#[cfg(feature = "groups")]
+mod groups;
 mod huge;
 mod oracle;
 mod pressure;

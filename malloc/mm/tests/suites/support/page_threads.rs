@@ -144,7 +144,13 @@ impl<P: LruPolicy> Worker<'_, P> {
             _ => {
                 let who =
                     if self.dice.below(2) == 0 { ScanFor::Direct } else { ScanFor::Background };
-                let request = ScanRequest { who, most: 32, most_scanned: 64, until_ns: u64::MAX };
+                let request = ScanRequest {
+                    who,
+                    most: 32,
+                    most_scanned: 64,
+                    until_ns: u64::MAX,
+                    spares_low: true,
+                };
                 self.cache.reclaim(NodeId(0), &request);
             }
         }

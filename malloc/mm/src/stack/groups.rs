@@ -1,0 +1,82 @@
+//! The groups of a stack, and the heaps that serve `malloc` in them.
+//!
+//! A group that ends may have left objects in use: those that a library keeps, or another thread.
+//! Their heap goes to the group above as a *rest*.
+
+use super::instance::{Stack, StackConfig};
+#[cfg(feature = "heaps")]
+use crate::own_heap::{OwnHeapId, Use};
+use crate::zone::{GroupId, GroupLimits, Name};
+use quarry_sys::os::OsResult;
+
+impl<C: StackConfig> Stack<C> {
+    /// Makes a group that is a part of `parent`.
+    ///
+    /// # Errors
+    /// Same as of [`Groups::create`](crate::zone::Groups::create).
+    pub fn create_group(
+        &self,
+        parent: GroupId,
+        name: Name,
+        limits: GroupLimits,
+    ) -> OsResult<GroupId> {
+        self.groups.create(parent, name, limits, &self.built().metadata)
+    }
+
+    /// Removes a group; returns false if it has file mappings, heaps of the program, parts, or
+    /// threads inside. What `malloc` has handed out in it stays, charged to the group above.
+    /// O(heaps).
+    pub fn end_group(&self, id: GroupId) -> bool {
+        if !self.groups.begin_end(id) {
+            return false;
+        }
+        #[cfg(feature = "heaps")]
+        {
+            self.own.leave_group(&self.groups, id);
+            if let Some(heap) = self.groups.get(id).and_then(|group| heap_of(group.heap())) {
+                self.own_rewind_rest(heap.number);
+            }
+        }
+        self.groups.end(id);
+        true
+    }
+}
+
+#[cfg(feature = "heaps")]
+const GENERATION: u32 = u32::BITS;
+
+#[cfg(feature = "heaps")]
+fn heap_of(word: u64) -> Option<OwnHeapId> {
+    let id = OwnHeapId { number: word as u32, generation: (word >> GENERATION) as u32 };
+    (word != 0).then_some(id)
+}
+
+#[cfg(feature = "heaps")]
+impl<C: StackConfig> Stack<C> {
+    /// The heap that serves `malloc` in a group that exists; makes it at the first call.
+    ///
+    /// # Errors
+    /// The OS's refusal of memory.
+    pub fn heap_of_group(&self, id: GroupId) -> OsResult<OwnHeapId> {
+        let group = self.groups.at(id);
+        if let Some(heap) = heap_of(group.heap()) {
+            return Ok(heap);
+        }
+        let made =
+            self.own.create(group.name(), (id, Use::Group), u32::MAX, &self.built().metadata)?;
+        let word = u64::from(made.generation) << GENERATION | u64::from(made.number);
+        let serves = group.set_heap(word);
+        if serves != word {
+            // Another thread was first.
+            let _ = self.destroy_own_heap(made);
+        }
+        Ok(heap_of(serves).unwrap_or(made))
+    }
+
+    /// Gives back what heaps of a group and its parts hold beyond objects in use. O(heaps).
+    pub fn own_make_room_in(&self, group: GroupId) {
+        for (id, _) in self.own.each().filter(|(_, it)| self.groups.is_part(it.group(), group)) {
+            self.own_make_room(id);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Groups, and threads inside them, from C.
+
+use crate::support::{Run, linked_program, modes};
+
+fn part(name: &str) -> Run {
+    Run::full(linked_program("group_use.c")).arg(name)
+}
+
+/// Demands that a part succeeds in every mode.
+fn succeeds(name: &str) {
+    for mode in modes() {
+        part(name).without_stats().in_mode(mode).finish().success();
+    }
+}
+
+#[test]
+fn every_function_charges_what_it_hands_out_inside() {
+    succeeds("functions");
+}
+
+#[test]
+fn a_group_at_its_limit_harms_no_other() {
+    succeeds("limit");
+}
+
+#[test]
+fn the_function_of_the_group_at_its_limit_is_called() {
+    succeeds("pressure");
+}
+
+#[test]
+fn what_a_group_leaves_is_charged_to_the_group_above() {
+    succeeds("rest");
+}
+
+#[test]
+fn threads_end_inside_groups() {
+    succeeds("threads");
+}
+
+#[test]
+fn a_child_has_only_the_thread_that_forks() {
+    succeeds("forks");
+}
+
+#[test]
+fn heaps_in_a_group_share_its_limit() {
+    succeeds("heaps");
+}
+
+#[test]
+fn errors_have_their_errno() {
+    succeeds("errors");
+}
+
+#[test]
+fn a_tree_adds_up_after_random_requests() {
+    succeeds("random");
+}
+
+#[test]
+fn ten_thousand_groups() {
+    part("many").without_stats().finish().success();
+}
+
+#[test]
+fn there_are_none_where_the_c_library_serves() {
+    part("disabled").env("QUARRY_DISABLE", "1").without_stats().finish().success();
+}
