@@ -298,7 +298,7 @@ fn start() {
         }
     };
     #[cfg(feature = "heaps")]
-    let create = || crate::groups::outside(create);
+    let create = || crate::inside::outside(create);
     let (created, is_filtered) = own_stack::run_with_signals(create);
     let is_new = moves(STARTING, created);
     debug_assert!(is_new, "only the starter leaves STARTING");

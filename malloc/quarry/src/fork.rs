@@ -80,7 +80,7 @@ extern "C" fn in_child() {
     background::end_fork(had_others);
     heap_profile::adopt_in_child();
     #[cfg(feature = "heaps")]
-    crate::groups::adopt_in_child(task::current());
+    crate::inside::adopt_in_child(task::current());
     // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();

@@ -8,12 +8,15 @@ use crate::{limits, process};
 #[cfg(feature = "heaps")]
 use core::ffi::c_void;
 #[cfg(feature = "heaps")]
+use core::future::Future;
+#[cfg(feature = "heaps")]
 use core::marker::PhantomData;
 #[cfg(feature = "heaps")]
 use core::pin::Pin;
 #[cfg(feature = "heaps")]
 use core::task::{Context, Poll};
 use quarry_mm::frame::FRAME_BYTES;
+use quarry_mm::stack::StackHost;
 use quarry_mm::zone::{self, GroupId, GroupLimits, Name};
 use quarry_sys::own_stack;
 
@@ -166,7 +169,7 @@ impl Group {
         let limits = options.limits()?;
         process::serving()?;
         let made = process::giving_back(|| {
-            own_stack::run(|| STACK.create_group(parent, Name::of(name), limits))
+            own_stack::run(|| STACK.groups.create(parent, Name::of(name), limits, STACK.metadata()))
         });
         made.map(Self).map_err(|error| match error.0 {
             libc::ENOENT => Error::NoSuchGroup { number: parent.0.into() },

@@ -90,6 +90,8 @@ mod groups;
 mod heap;
 #[cfg_attr(not(feature = "profile"), path = "no_heap_profile.rs")]
 mod heap_profile;
+#[cfg(feature = "heaps")]
+mod inside;
 mod instance;
 mod limits;
 #[cfg(feature = "page-cache")]

@@ -7,7 +7,7 @@ use crate::at_limit::tell;
 use crate::balancer::{Balancer, Cache};
 use crate::error::{Error, accept};
 #[cfg(feature = "heaps")]
-use crate::groups;
+use crate::inside;
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready, zones};
 use crate::settings::{self, confine_if_asked, settings, stack_options};
 use crate::{background, fork, gate, heap_profile, limits, record, statistics};
@@ -24,6 +24,8 @@ use quarry_mm::stack::{
     CachedPages, HeapUse, MIN_ALIGN, NotFreed, Request, StackHost, StackStats, Watch, stays,
     stays_after_all, with_headroom,
 };
+#[cfg(feature = "heaps")]
+use quarry_mm::zone::GroupId;
 use quarry_sys::clear::clear;
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
@@ -242,7 +244,7 @@ pub fn alloc(request: Request) -> Option<Object> {
 pub fn alloc_on_process(request: Request) -> Option<Object> {
     #[cfg(feature = "heaps")]
     if STACK.instruments.has(Instrument::Groups)
-        && let Some(served) = groups::serve(request)
+        && let Some(served) = serve_inside(request)
     {
         return served;
     }
@@ -256,6 +258,37 @@ pub fn alloc_on_process(request: Request) -> Option<Object> {
     let (size, again) = (request.size, || STACK.alloc(request));
     let retry = |done: Option<Object>| done.or_else(|| serve_again(size, &again));
     slow_path(size, || STACK.alloc_slow(request), retry)?
+}
+
+/// An object of at least `size` bytes, after the fast path has refused because a thread of the
+/// process has entered a group: one at hand in the heap of the group that the running thread is
+/// inside, or in its CPU's array. After `None`, call [`alloc_on_process`]. Keeps `errno`.
+#[inline(always)]
+#[must_use]
+pub fn alloc_at_hand(_size: usize) -> Option<Object> {
+    #[cfg(feature = "heaps")]
+    return inside::alloc_at_hand(_size);
+    #[cfg(not(feature = "heaps"))]
+    None
+}
+
+/// Serves a request of a thread inside a group. `None`: it is inside none, and its CPU has no
+/// object at hand.
+#[cfg(feature = "heaps")]
+#[inline(never)]
+fn serve_inside(request: Request) -> Option<Option<Object>> {
+    let Request { size, align, zeroed } = request;
+    if align <= MIN_ALIGN
+        && let Some(object) = alloc_at_hand(size)
+    {
+        if zeroed {
+            // SAFETY: the object has at least `size` bytes, and only we know it.
+            unsafe { clear(object, size) };
+        }
+        return Some(Some(object));
+    }
+    let heap = inside::heap()?;
+    Some(alloc_own(heap, request, "malloc"))
 }
 
 #[inline(never)]
@@ -388,7 +421,7 @@ fn serve_own(
     let mut done = once();
     for tells in [false, true] {
         let again = match done {
-            Err(Missed::GroupLimit(group)) => groups::make_room(group, size, tells),
+            Err(Missed::GroupLimit(group)) => make_room(group, size, tells),
             Err(Missed::Limit) => tells && record().is_some_and(|it| tell(&it.telling, size)),
             _ => false,
         };
@@ -409,6 +442,26 @@ fn serve_own(
         }
         Err(_) => serve_again(size, &|| attempt().ok()),
     }
+}
+
+/// Makes room in a group that a request for `size` bytes has met the max limit of; returns whether
+/// the request may have room now. `tells`: also by calling the function of the program.
+#[cfg(feature = "heaps")]
+fn make_room(id: GroupId, size: usize, tells: bool) -> bool {
+    if tells {
+        return STACK.groups.get(id).is_some_and(|group| tell(&group.telling, size));
+    }
+    let used = || STACK.groups.get(id).map_or(0, |group| group.used());
+    let before = used();
+    on_instance(size, || {
+        STACK.own_make_room_in(id);
+        let mut missing = size.div_ceil(FRAME_BYTES);
+        while missing > 0 {
+            let freed = Cache::reclaim_group(id);
+            missing = if freed == 0 { 0 } else { missing.saturating_sub(freed) };
+        }
+    });
+    used() < before
 }
 
 /// Same as [`Stack::usable_size`].

@@ -6,20 +6,18 @@
 //! where that is at one offset for all threads.
 
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
-use crate::percpu::thread_word;
+use crate::percpu::{set_thread_word, thread_word};
 use crate::primitive::{AtomicU32, Ordering};
 use core::ffi::c_void;
 use core::ptr::without_provenance;
 
-/// The word of threads where none has a fixed place.
 #[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
-mod thread_word {
-    pub(crate) fn get() -> Option<u32> {
-        None
-    }
-
-    pub(crate) fn set(_number: u32) {}
+fn thread_word() -> Option<u32> {
+    None
 }
+
+#[cfg(any(miri, quarry_model, quarry_sim, quarry_no_rseq))]
+fn set_thread_word(_number: u32) {}
 
 /// The key plus 1; 0: none yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -48,13 +46,20 @@ pub fn prepare(ended: unsafe extern "C" fn(number: *mut c_void)) -> bool {
 }
 
 /// The number of the running thread. In most programs one load.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn get() -> u32 {
-    thread_word::get().unwrap_or_else(|| {
-        // SAFETY: the key exists, and has only values that `set` has stored.
-        unsafe { libc::pthread_getspecific(key()).addr() as u32 }
-    })
+    match thread_word() {
+        Some(number) => number,
+        None => get_by_key(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn get_by_key() -> u32 {
+    // SAFETY: the key exists, and has only values that `set` has stored.
+    unsafe { libc::pthread_getspecific(key()).addr() as u32 }
 }
 
 /// Sets the number of the running thread; returns false, and changes nothing, if the C library has
@@ -66,7 +71,7 @@ pub fn set(number: u32) -> bool {
         libc::pthread_setspecific(key(), value)
     };
     if failed == 0 {
-        thread_word::set(number);
+        set_thread_word(number);
     }
     failed == 0
 }

@@ -44,15 +44,15 @@ pub enum Missed {
     NoMemory,
 }
 
-/// What a heap is for.
+/// The user of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Use {
-    /// What the program takes from it.
+    /// The program, by its functions.
     Program,
-    /// What `malloc` hands out to threads inside its group.
+    /// `malloc` of threads inside its group.
     Group,
-    /// The objects that a group has left behind, which is gone. The heap ends with the last.
+    /// Nobody: it has the objects that a group has left, and ends with the last one.
     Rest,
 }
 
@@ -190,7 +190,7 @@ impl OwnHeap {
         GroupId(self.group.load(Relaxed) as u16)
     }
 
-    /// What the heap is for.
+    /// The user of the heap.
     #[must_use]
     pub fn serves(&self) -> Use {
         match self.serves.load(Relaxed) {
@@ -220,8 +220,14 @@ impl OwnHeap {
         generation
     }
 
-    /// Hands out the next object of a class, if the heap is of this generation. Does not wait for
-    /// the lock. 0: it has no object at hand.
+    /// Hands out the next object of a class. The heap lives. Does not wait for the lock. 0: it has no
+    /// object at hand.
+    #[inline(always)]
+    pub fn take_at_hand(&self, class: u8) -> usize {
+        self.lock.try_lock().map_or(0, |_held| self.take_next(class))
+    }
+
+    /// [`take_at_hand`](Self::take_at_hand), if the heap is of this generation.
     #[inline(always)]
     pub(super) fn take(&self, generation: u32, class: u8) -> usize {
         let Some(_held) = self.lock.try_lock() else { return 0 };

@@ -6,23 +6,11 @@
 use super::instance::{Stack, StackConfig};
 #[cfg(feature = "heaps")]
 use crate::own_heap::{OwnHeapId, Use};
-use crate::zone::{GroupId, GroupLimits, Name};
+use crate::zone::GroupId;
+#[cfg(feature = "heaps")]
 use quarry_sys::os::OsResult;
 
 impl<C: StackConfig> Stack<C> {
-    /// Makes a group that is a part of `parent`.
-    ///
-    /// # Errors
-    /// Same as of [`Groups::create`](crate::zone::Groups::create).
-    pub fn create_group(
-        &self,
-        parent: GroupId,
-        name: Name,
-        limits: GroupLimits,
-    ) -> OsResult<GroupId> {
-        self.groups.create(parent, name, limits, &self.built().metadata)
-    }
-
     /// Removes a group; returns false if it has file mappings, heaps of the program, parts, or
     /// threads inside. What `malloc` has handed out in it stays, charged to the group above.
     /// O(heaps).

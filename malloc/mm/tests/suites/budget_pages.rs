@@ -33,7 +33,10 @@ fn bed() -> Bed<Config> {
 }
 
 fn group(stack: &Stack<Config>, limits: GroupLimits) -> GroupId {
-    stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("there are few")
+    stack
+        .groups
+        .create(GroupId::ROOT, Name::of("job"), limits, stack.metadata())
+        .expect("there are few")
 }
 
 fn mapping(cache: Cache<'_>, group: GroupId) -> MappingId {
@@ -479,7 +482,10 @@ fn a_protected_group_keeps_its_pages_while_others_pay() {
         let cache = PageCaching::open(stack).expect("there is memory");
         let job = group(stack, protected);
         // The protection of a group is that of its parts.
-        let part = stack.create_group(job, Name::of("part"), none).expect("there are few");
+        let part = stack
+            .groups
+            .create(job, Name::of("part"), none, stack.metadata())
+            .expect("there are few");
         let kept = mapping(cache, part);
         let other = mapping(cache, GroupId::ROOT);
         for index in 0..1500 {

@@ -156,8 +156,11 @@ impl<'a> Model<'a> {
     fn new(bed: &'a CacheBed) -> Self {
         let cache = PageCaching::open(&*bed.stack).expect("memory for the tables");
         let limits = GroupLimits { max: GROUP_FRAMES, ..GroupLimits::default() };
-        let group =
-            bed.stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("the first");
+        let group = bed
+            .stack
+            .groups
+            .create(GroupId::ROOT, Name::of("job"), limits, bed.stack.metadata())
+            .expect("the first");
         let create = |mapping| cache.create_mapping(&options(mapping, group)).expect("memory");
         let ids = std::array::from_fn(create);
         Self { bed, cache, ids, group, known: BTreeMap::new(), pins: Vec::new(), tags: 0 }

@@ -41,7 +41,10 @@ fn touch<H: page_cache::Host>(
 
 fn group(stack: &Stack<Config>, max: u32) -> GroupId {
     let limits = GroupLimits { max, ..GroupLimits::default() };
-    stack.create_group(GroupId::ROOT, Name::of("job"), limits).expect("there are few")
+    stack
+        .groups
+        .create(GroupId::ROOT, Name::of("job"), limits, stack.metadata())
+        .expect("there are few")
 }
 
 #[test]

@@ -159,6 +159,9 @@ pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
     if is_any_replaced() {
         return null_mut();
     }
+    if let Some(object) = process::alloc_at_hand(size) {
+        return object.as_ptr().cast();
+    }
     process::alloc_on_process(Request::of(size)).map_or(null_mut(), |object| object.as_ptr().cast())
 }
 

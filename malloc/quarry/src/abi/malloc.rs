@@ -35,6 +35,9 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
+    if let Some(object) = process::alloc_at_hand(size) {
+        return object.as_ptr().cast();
+    }
     #[cfg(feature = "override")]
     libc_malloc::look_for_another();
     // SAFETY: malloc has no preconditions.

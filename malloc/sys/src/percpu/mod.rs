@@ -71,7 +71,7 @@ pub use layout::{
 pub use locked::{DeclaredSlot, LockedSlots};
 pub use object::{ArrayUse, Object, Push, Take, TakeList, Which};
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
-pub(crate) use own_area::thread_word;
+pub(crate) use own_area::{set_thread_word, thread_word};
 pub use per_cpu::{Arrays, Lists, PerCpu};
 #[cfg(not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))]
 pub use registration::{RseqSlots, SequenceOffsets};

@@ -72,7 +72,7 @@ pub(super) const NOWHERE: isize = 1;
 /// Offset of the word that tells where the thread stands: `FRESH -> REGISTERED -> OVER`, or
 /// `FRESH -> OVER` where the kernel refuses.
 const STAGE_AT: isize = AREA_BYTES as isize;
-/// Offset of the word of `thread_word`, behind it.
+/// Offset of [`thread_word`].
 const WORD_AT: isize = STAGE_AT + 4;
 const FRESH: i32 = 0;
 const REGISTERED: i32 = 1;
@@ -93,10 +93,12 @@ pub(super) fn counts() -> (u32, u32) {
     (THREADS.load(Ordering::Relaxed), REFUSED.load(Ordering::Relaxed))
 }
 
+/// See [`offset`]; 0 before its first call.
+static OFFSET: AtomicIsize = AtomicIsize::new(0);
+
 /// Returns the area's offset from the thread pointer, or [`NOWHERE`].
 #[inline(never)]
 pub(super) fn offset() -> isize {
-    static OFFSET: AtomicIsize = AtomicIsize::new(0);
     let mut offset = OFFSET.load(Ordering::Relaxed);
     if offset == 0 {
         offset = find().unwrap_or(NOWHERE);
@@ -195,20 +197,20 @@ pub(super) fn set(offset: isize, value: i32) {
     }
 }
 
-/// A word of each thread that only `thread_note` uses, where storage has one offset.
-pub(crate) mod thread_word {
-    use super::{NOWHERE, WORD_AT, field, offset};
-
-    #[inline]
-    pub(crate) fn get() -> Option<u32> {
-        let offset = offset();
-        if offset == NOWHERE { None } else { Some(field(offset + WORD_AT) as u32) }
+/// The word of the running thread that only `thread_note` uses, if all have it at one offset.
+/// `None` before the first [`set_thread_word`], too.
+#[inline(always)]
+pub(crate) fn thread_word() -> Option<u32> {
+    match OFFSET.load(Ordering::Relaxed) {
+        0 | NOWHERE => None,
+        offset => Some(field(offset + WORD_AT) as u32),
     }
+}
 
-    pub(crate) fn set(number: u32) {
-        if offset() != NOWHERE {
-            super::set(offset() + WORD_AT, number as i32);
-        }
+/// Sets [`thread_word`], where it is.
+pub(crate) fn set_thread_word(number: u32) {
+    if offset() != NOWHERE {
+        set(offset() + WORD_AT, number as i32);
     }
 }
 
