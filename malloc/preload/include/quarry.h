@@ -346,7 +346,15 @@ typedef struct {
    */
   size_t heaps;
   /*
-   Of malloc_pages, objects in use; the rest is free for further ones.
+   Objects in use and cached pages, without those of its parts.
+   */
+  size_t in_use;
+  /*
+   Slabs without an object in use, without those of its parts.
+   */
+  size_t parked;
+  /*
+   Of malloc_pages, objects in use.
    */
   size_t malloc_in_use;
   /*

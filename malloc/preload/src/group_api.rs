@@ -36,7 +36,11 @@ pub struct QuarryGroupStats {
     pub malloc_pages: usize,
     /// Pages of the heaps in it, and of what groups that were parts of it have left.
     pub heaps: usize,
-    /// Of malloc_pages, objects in use; the rest is free for further ones.
+    /// Objects in use and cached pages, without those of its parts.
+    pub in_use: usize,
+    /// Slabs without an object in use, without those of its parts.
+    pub parked: usize,
+    /// Of malloc_pages, objects in use.
     pub malloc_in_use: usize,
     /// Pinned pages, which are counted only if the group limits them.
     pub pinned: usize,
@@ -148,6 +152,8 @@ pub unsafe extern "C" fn quarry_group_stat(
         cached: usage.cached,
         malloc_pages: usage.malloc,
         heaps: usage.heaps,
+        in_use: usage.in_use,
+        parked: usage.parked,
         malloc_in_use: usage.malloc_in_use,
         pinned: usage.pinned,
         refusals: usage.refusals as usize,

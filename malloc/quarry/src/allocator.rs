@@ -3,6 +3,8 @@
 
 use crate::Quarry;
 #[cfg(feature = "heaps")]
+use crate::group::Group;
+#[cfg(feature = "heaps")]
 use crate::heap::Heap;
 use allocator_api2::alloc::{AllocError, Allocator};
 use core::alloc::{GlobalAlloc, Layout};
@@ -104,6 +106,35 @@ unsafe impl Allocator for Quarry {
     fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         // SAFETY: the layout has bytes.
         given(layout, || NonNull::new(unsafe { self.alloc_zeroed(layout) }))
+    }
+
+    as_quarry_does!();
+}
+
+/// Collections in the memory of a group, whatever group the running thread is inside.
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+///
+/// let query = quarry::Group::new("query", &quarry::GroupOptions::default())?;
+/// let mut rows = Vec::new_in(&query);
+/// rows.extend(0..1000u64);
+/// assert!(query.usage().malloc_in_use >= 8000);
+/// # Ok::<(), quarry::Error>(())
+/// ```
+#[cfg(feature = "heaps")]
+// SAFETY: memory stays valid until it is given back, also after the group has gone.
+unsafe impl Allocator for &Group {
+    #[inline]
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let _inside = self.enter().map_err(|_| AllocError)?;
+        Quarry.allocate(layout)
+    }
+
+    #[inline]
+    fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let _inside = self.enter().map_err(|_| AllocError)?;
+        Quarry.allocate_zeroed(layout)
     }
 
     as_quarry_does!();

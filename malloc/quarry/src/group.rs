@@ -16,6 +16,8 @@ use core::pin::Pin;
 #[cfg(feature = "heaps")]
 use core::task::{Context, Poll};
 use quarry_mm::frame::FRAME_BYTES;
+#[cfg(feature = "heaps")]
+use quarry_mm::own_heap::Use;
 use quarry_mm::stack::StackHost;
 use quarry_mm::zone::{self, GroupId, GroupLimits, Name};
 use quarry_sys::own_stack;
@@ -80,7 +82,9 @@ pub struct Group(GroupId);
 
 /// The use of a group, in bytes unless a field says otherwise.
 ///
-/// `used = cached + malloc + heaps + the used of its parts`.
+/// * `used = cached + malloc + heaps + the used of its parts`
+/// * `cached + malloc + heaps = in_use + parked + slack`, where slack is what slabs and blocks have
+///   beside their objects in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUse {
     /// All that is charged to the group, with its parts.
@@ -91,7 +95,11 @@ pub struct GroupUse {
     pub malloc: usize,
     /// Pages of the heaps in it, and of what groups that were parts of it have left.
     pub heaps: usize,
-    /// Of `malloc`, objects in use; the rest is free for further ones.
+    /// Objects in use and cached pages, without those of its parts.
+    pub in_use: usize,
+    /// Slabs without an object in use, without those of its parts.
+    pub parked: usize,
+    /// Of `malloc`, objects in use.
     pub malloc_in_use: usize,
     /// Pinned bytes, which are counted only if the group limits them.
     pub pinned: usize,
@@ -125,22 +133,30 @@ fn usage_of(id: GroupId, group: &zone::Group) -> GroupUse {
     let (refusals, reclaims) = group.counts();
     let [used, cached, pinned] =
         [group.used(), group.cached(), group.pinned()].map(|frames| frames as usize * FRAME_BYTES);
-    let (malloc, malloc_in_use, heaps) = heaps_of(id, group);
-    GroupUse { used, cached, malloc, heaps, malloc_in_use, pinned, refusals, reclaims }
+    let mut usage =
+        GroupUse { used, cached, in_use: cached, pinned, refusals, reclaims, ..Default::default() };
+    add_heaps(id, &mut usage);
+    usage
 }
 
 #[cfg(feature = "heaps")]
-fn heaps_of(id: GroupId, group: &zone::Group) -> (usize, usize, usize) {
-    let own = STACK.own.heap(group.heap() as u32).map(|heap| heap.stats()).unwrap_or_default();
-    let malloc = own.charged as usize * FRAME_BYTES;
-    let all = STACK.own.charged_in(id) as usize * FRAME_BYTES;
-    (malloc, own.used as usize, all.saturating_sub(malloc))
+fn add_heaps(id: GroupId, usage: &mut GroupUse) {
+    for (_, heap) in STACK.own.each().filter(|(_, heap)| heap.group() == id) {
+        let stats = heap.stats();
+        let pages = stats.charged as usize * FRAME_BYTES;
+        if stats.serves == Use::Group {
+            usage.malloc = pages;
+            usage.malloc_in_use = stats.used as usize;
+        } else {
+            usage.heaps += pages;
+        }
+        usage.in_use += stats.used as usize;
+        usage.parked += stats.empty as usize * FRAME_BYTES;
+    }
 }
 
 #[cfg(not(feature = "heaps"))]
-fn heaps_of(_: GroupId, _: &zone::Group) -> (usize, usize, usize) {
-    (0, 0, 0)
-}
+fn add_heaps(_: GroupId, _: &mut GroupUse) {}
 
 impl Group {
     /// Makes a group. Statistics show the first 32 bytes of its name.

@@ -45,10 +45,11 @@ pub enum Missed {
 }
 
 /// The user of a heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Use {
     /// The program, by its functions.
+    #[default]
     Program,
     /// `malloc` of threads inside its group.
     Group,
@@ -65,8 +66,12 @@ pub struct OwnHeapStats {
     pub group: GroupId,
     /// Bytes of objects in use.
     pub used: u64,
+    /// Its user.
+    pub serves: Use,
     /// Frames of its slabs, blocks and mappings.
     pub charged: u32,
+    /// Of these, frames of slabs without an object in use.
+    pub empty: u32,
     /// The bound of `charged`; `u32::MAX`: none.
     pub limit: u32,
     /// Objects that were handed out.
@@ -314,7 +319,9 @@ impl OwnHeap {
             name: self.name(),
             group: self.group(),
             used: self.held.load(Relaxed).wrapping_sub(bytes),
+            serves: self.serves(),
             charged: self.charged.load(Relaxed),
+            empty: self.empty.load(Relaxed),
             limit: self.limit.load(Relaxed),
             allocs: self.taken.load(Relaxed).wrapping_sub(objects),
             frees: self.frees.load(Relaxed),

@@ -1,7 +1,7 @@
 //! Own heaps in statistics: each has a row among the caches.
 
 use super::instance::{Stack, StackConfig};
-use crate::own_heap::OwnHeapStats;
+use crate::own_heap::{OwnHeapStats, Use};
 use core::fmt::Write;
 use quarry_record::{CacheRow, Name};
 use quarry_sys::report::Line;
@@ -13,7 +13,12 @@ fn row(stats: &OwnHeapStats) -> CacheRow {
     let mean = (stats.used / live.max(1)) as u32;
     let mut name = Line::<40>::default();
     // A line takes what fits, and a name may be cut.
-    let _ = write!(name, "heap:{}", stats.name.as_str());
+    let kind = match stats.serves {
+        Use::Program => "heap",
+        Use::Group => "group",
+        Use::Rest => "rest",
+    };
+    let _ = write!(name, "{kind}:{}", stats.name.as_str());
     CacheRow {
         name: Name::new(core::str::from_utf8(name.as_bytes()).unwrap_or("heap:?")),
         object_bytes: mean,

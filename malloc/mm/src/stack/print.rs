@@ -6,6 +6,8 @@ use super::instance::{Stack, StackConfig};
 use super::large::LargeStats;
 use super::locks::print_locks;
 use super::stats::StackStats;
+#[cfg(feature = "heaps")]
+use crate::frame::FRAME_BYTES;
 use crate::frame::{Memory, MetadataKind, Prices};
 use crate::slab::{SlabPolicy, SlabStats};
 use core::fmt;
@@ -154,10 +156,32 @@ impl<C: StackConfig> Report<'_, C> {
             }
         });
         written?;
-        match count {
-            ..=MOST_HEAPS => Ok(()),
-            _ => writeln!(out, "# and {} more heaps", count - MOST_HEAPS),
+        if count > MOST_HEAPS {
+            writeln!(out, "# and {} more heaps", count - MOST_HEAPS)?;
         }
+        self.groups(out)
+    }
+
+    #[cfg(feature = "heaps")]
+    fn groups(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.stack.groups.iter();
+        for (number, (id, group)) in all.take(MOST_HEAPS).enumerate() {
+            if number == 0 {
+                writeln!(
+                    out,
+                    "# group name: <part_of> <used_KiB> <max_KiB> <cached_KiB> <refused>"
+                )?;
+            }
+            let kib = |frames: u32| u64::from(frames) * (FRAME_BYTES as u64 >> 10);
+            write!(out, "group {} {}: ", id.0, group.name().as_str())?;
+            write!(out, "{} {} ", group.parent().0, kib(group.used()))?;
+            match group.limits().max {
+                u32::MAX => write!(out, "max")?,
+                max => write!(out, "{}", kib(max))?,
+            }
+            writeln!(out, " {} {}", kib(group.cached()), group.counts().0)?;
+        }
+        Ok(())
     }
 
     fn buddies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

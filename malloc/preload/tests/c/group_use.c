@@ -50,8 +50,9 @@ static void check_tree(void)
         for (int part = 0; (part = quarry_group_next(part)) != 0;)
             sum += stat_of(part).parent == (size_t)group ? stat_of(part).used : 0;
         CHECK(stats.used == sum, "group %d: %zu, and %zu in parts", group, stats.used, sum);
-        CHECK(stats.malloc_in_use <= stats.malloc_pages, "%zu in %zu bytes of pages",
-              stats.malloc_in_use, stats.malloc_pages);
+        size_t own = stats.cached + stats.malloc_pages + stats.heaps;
+        CHECK(stats.malloc_in_use <= stats.malloc_pages && stats.in_use + stats.parked <= own,
+              "%zu and %zu parked in %zu bytes", stats.in_use, stats.parked, own);
     }
     check_heap("with groups");
 }
