@@ -19,7 +19,10 @@ CARGO ?= cargo
 # rustup puts cargo there; not every shell has this folder in its PATH.
 export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
-TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Where cargo puts what it builds for another machine: `make deb-arm64` sets CARGO_BUILD_TARGET, and
+# CROSS_COMPILE, the prefix of the tools for that machine.
+FOREIGN := $(addprefix /,$(CARGO_BUILD_TARGET))
+TARGET := $(or $(CARGO_TARGET_DIR),target)$(FOREIGN)
 # As cargo names it.
 BUILT := $(TARGET)/release/libquarry_preload.so
 LIBRARY := $(TARGET)/release/libquarry.so
@@ -182,7 +185,7 @@ $(FULL): $(SOURCES)
 	@echo "==> building $(@F)"
 	$(BUILD) build --release -p quarry-preload --features full --target-dir $(TARGET)/slabs
 	@mkdir -p $(@D)
-	cp $(TARGET)/slabs/release/$(notdir $(BUILT)) $@
+	cp $(TARGET)/slabs$(FOREIGN)/release/$(notdir $(BUILT)) $@
 	@scripts/strip.sh $@
 
 # All policies are built in one folder: from one to the next, cargo compiles only the crates that
@@ -202,7 +205,7 @@ slabs: ## names of the slab policies beside the default, each a libquarry-NAME.s
 # Compiles nothing, so that nothing is compiled as root.
 .PHONY: install
 install: ## what make build made, and make lab, sqlite and policies where they ran, into PREFIX
-	@for file in $(LIBRARY) $(QUARRY) $(PAGES_BUILT)/man/quarry.1; do \
+	@for file in $(LIBRARY) $(if $(FOREIGN),,$(QUARRY) $(PAGES_BUILT)/man/quarry.1); do \
 		[ -e $$file ] || { \
 			echo "make install: $$file is missing: run 'make build' first" >&2; \
 			exit 1; \
@@ -235,13 +238,20 @@ install uninstall: export DESTDIR := $(DESTDIR)
 .PHONY: packaged
 packaged: build static sqlite
 
-.PHONY: deb deb-lab
+# Those of the packages without the command.
+.PHONY: packaged-libraries
+packaged-libraries: stripped-libraries static sqlite
+
+.PHONY: deb deb-lab deb-arm64
 deb: ## Debian packages into target/deb, with their symbols in packages of their own
 	@scripts/setup.sh deb
 	@scripts/deb.sh
 deb-lab: ## as make deb, with the package quarry-lab, which takes most of the time to build
 	@scripts/setup.sh deb
 	@scripts/deb.sh --lab
+deb-arm64: ## the packages of the libraries for arm64, into target/deb-arm64
+	@scripts/setup.sh aarch64
+	@scripts/deb.sh --arm64
 
 .PHONY: dist
 dist: ## a tar archive of what make install installs, the same byte for byte from any folder

@@ -15,7 +15,7 @@ for object in "${@:2}"; do
     options+=(--remove-section "$section" --add-section "$section=$new$section"
         --set-section-flags "$section=noload,readonly")
 done
-objcopy "${options[@]}" "$command" "$new"
+"${CROSS_COMPILE:-}objcopy" "${options[@]}" "$command" "$new"
 chmod 755 "$new"
 touch -r "$command" "$new"
 mv "$new" "$command"

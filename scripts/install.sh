@@ -115,7 +115,7 @@ for file in scripts/programs/*; do
     [[ -z $remove && ! -e $TARGET/tools/quarry-lab ]] \
         || put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
 done
-put 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
+put_built 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
 for header in quarry.h quarry.hpp; do
     put 644 "malloc/preload/include/$header" "$PREFIX/include/$header"
@@ -145,7 +145,7 @@ if [[ -n $remove ]]; then
     done < <(printf '%s\n' "${made[@]}" | LC_ALL=C sort -ru)
 else
     for page in "$TARGET"/pages/man/*.[17]; do
-        put 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
+        put_built 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
     done
     if [[ -z $DESTDIR && ${#made[@]} -gt 0 ]]; then
         note_missing "$list"

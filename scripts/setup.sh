@@ -136,14 +136,16 @@ if [[ $purpose == programs ]]; then
     need 'has_command curl' curl
     need 'has_command ip' iproute2
 fi
-if [[ $purpose == deb || $purpose == test ]]; then
+if [[ $purpose == deb || $purpose == aarch64 || $purpose == test ]]; then
     need 'has_command dh' debhelper
     need 'has_command eu-unstrip' elfutils
     need 'has_command lintian' lintian
 fi
+if [[ $purpose == aarch64 || $purpose == test ]]; then
+    need 'has_command pkg-config' pkgconf pkg-config
+fi
 if [[ $purpose == test ]]; then
     need 'has_command debootstrap' debootstrap
-    need 'has_command pkg-config' pkgconf pkg-config
     need 'has_command zsh' zsh
     need 'has_command fish' fish
 fi

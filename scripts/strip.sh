@@ -16,8 +16,8 @@ for file; do
     folder=$(mktemp -d "$file.XXXXXX")
     trap 'rm -rf "$folder"' EXIT
     new=$folder/${file##*/}
-    objcopy --only-keep-debug "$file" "$new.debug"
-    objcopy --strip-all --add-gnu-debuglink="$new.debug" "$file" "$new"
+    "${CROSS_COMPILE:-}objcopy" --only-keep-debug "$file" "$new.debug"
+    "${CROSS_COMPILE:-}objcopy" --strip-all --add-gnu-debuglink="$new.debug" "$file" "$new"
     chmod 644 "$new.debug"
     touch -r "$file" "$new"
     mv "$new.debug" "$new" "$(dirname "$file")"
