@@ -6,7 +6,8 @@
 #   scripts/aarch64.sh --system [GUEST..]
 #       then kernels with pages of 4, 16 and 64 KiB in emulated machines (scripts/aarch64/guests.inc
 #       names them): the tests of quarry-sys (which interrupt each instruction of each sequence),
-#       quarry-mm and quarry-preload, redis and sqlite, and figures for docs/aarch64.md
+#       quarry-mm and quarry-preload, redis and sqlite, the Debian packages of the libraries, and
+#       figures for docs/aarch64.md
 #
 # An emulated machine has two CPUs that run side by side, in the memory order of the host: a
 # sequence that lacks a barrier may pass here.
@@ -89,6 +90,7 @@ if [ -n "$with_system" ]; then
         --message-format=json > "$out/tests.json"
     cargo test "${build[@]}" -p quarry-mm --lib --no-run \
         --message-format=json >> "$out/tests.json"
+    scripts/deb.sh --arm64 > "$out/deb.log" 2>&1 || { tail "$out/deb.log"; exit 1; }
 fi
 library="$out/build/$target/release/libquarry.so"
 cp "${library%.so}_preload.so" "$library"
