@@ -501,8 +501,9 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
             let after = tracee.address();
             let restarts = after == tracee.after_abort(sequence);
             assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
-            // The thread arms the sequence again, and is interrupted once more near its start.
-            let mut steps = 0..16;
+            // The thread arms the sequence again, and is interrupted once more near its start. On
+            // aarch64 an abort takes more than 16 instructions, which count its patience.
+            let mut steps = 0..64;
             while inside && tracee.armed_here() != Some(sequence) {
                 assert!(steps.next().is_some(), "a sequence started again unprotected");
                 tracee.step();
