@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the Debian packages into target/deb: those that a service needs, and with --lab also
 # quarry-lab, which takes most of the time. `make deb` and `make deb-lab` call it;
-# scripts/deb-test.sh installs, uses and removes them. With --arm64 (`make deb-arm64`) it builds those
-# of the libraries for arm64, into target/deb-arm64, with Debian's cross compiler;
+# scripts/deb-test.sh installs, uses and removes them. With --arm64 (`make deb-arm64`) it builds
+# those of the libraries for arm64, into target/deb-arm64, with Debian's cross compiler;
 # scripts/aarch64.sh installs and uses these.
 #
 #   scripts/deb.sh [--lab | --arm64]
@@ -25,7 +25,7 @@ if [[ ${1:-} == --arm64 ]]; then
     gnu=aarch64-linux-gnu
     DEB_BUILD_PROFILES+=" cross pkg.quarry.nocommand"
     export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS-} nocheck"
-    eval "$(dpkg-architecture --host-arch arm64 --print-set)"
+    eval "$(CC=$gnu-gcc dpkg-architecture --host-arch arm64 --print-set)"
     export CARGO_BUILD_TARGET=aarch64-unknown-linux-gnu CROSS_COMPILE=$gnu-
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$gnu-gcc
 fi
@@ -38,6 +38,8 @@ mkdir -p "$folder"
 # Packages for another machine may be packed at the same time: both use files in debian/.
 exec 9< debian
 flock 9
+# One that was interrupted has left its symbols.
+debian/rules clean
 QUARRY_IS_BUILT=yes DEB_FOLDER=$folder debian/rules binary
 debian/rules clean
 ls -l "$folder"
