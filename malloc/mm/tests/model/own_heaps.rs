@@ -1,14 +1,15 @@
-//! Own heaps: two threads take objects of one heap and free each other's, while a third one makes
+//! Own heaps, and those of groups: two threads take objects of one heap and free each other's, while a third one makes
 //! and destroys heaps, and looks at statistics.
 
 use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::own_heap::{Missed, OwnHeapId};
+use quarry_mm::own_heap::{Missed, OwnHeapId, Use};
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Request, Stack, StackConfig, StackHost};
+use quarry_mm::zone::{GroupId, GroupLimits, Name};
 use quarry_sys::percpu::{Object, SteppedSlots};
 use quarry_watch::AllInstruments;
 use shuttle::sync::{Arc, Mutex};
@@ -44,7 +45,11 @@ fn end(os: &TestOs, stack: &OfModel) {
 }
 
 fn create(stack: &OfModel) -> OwnHeapId {
-    stack.own.create("model", u32::MAX, stack.metadata()).expect("memory for a record")
+    let of = (GroupId::ROOT, Use::Program);
+    stack
+        .own
+        .create(Name::of("model"), of, u32::MAX, stack.metadata())
+        .expect("memory for a record")
 }
 
 /// Takes an object as a program does: first without waiting for the lock.
@@ -152,6 +157,82 @@ fn a_heap_that_is_destroyed_beside_a_request_loses_nothing() {
         user.join().expect("it saw a heap or none");
         assert_eq!(take(&stack, heap, 16), Err(Missed::Dead));
         assert_eq!(stack.validate(), Ok(()));
+        end(os, &stack);
+    });
+}
+
+fn group(stack: &OfModel, parent: GroupId, max: u32) -> GroupId {
+    let limits = GroupLimits { max, ..GroupLimits::default() };
+    let made = stack.groups.create(parent, Name::of("model"), limits, stack.metadata());
+    made.expect("memory for a record")
+}
+
+/// A group is removed when the last thread has left it, and its objects go with their last user:
+/// no charge is lost or counted twice.
+#[test]
+fn a_group_ends_beside_the_threads_that_leave_it() {
+    explore(300, || {
+        let (os, stack) = stack();
+        let above = group(&stack, GroupId::ROOT, u32::MAX);
+        let id = group(&stack, above, u32::MAX);
+        let users: Vec<_> = (0..2)
+            .map(|number| {
+                let stack = stack.clone();
+                thread::spawn(move || {
+                    if !stack.groups.enter(id) {
+                        return;
+                    }
+                    let heap = stack.heap_of_group(id).expect("memory for a record");
+                    let object = take(&stack, heap, 4096 << (4 * number)).expect("no limit");
+                    stack.groups.exit(id);
+                    // SAFETY: the object is this thread's, which gives it up.
+                    unsafe { free(&stack, object) };
+                })
+            })
+            .collect();
+        let mut is_gone = stack.end_group(id);
+        for user in users {
+            user.join().expect("it was inside or not");
+        }
+        is_gone |= stack.end_group(id);
+        assert!(is_gone && !stack.groups.enter(id), "nobody is inside");
+        assert_eq!(stack.validate(), Ok(()));
+        assert_eq!((stack.own.live(), stack.groups.at(above).used()), (0, 0), "nothing is left");
+        assert!(stack.end_group(above));
+        end(os, &stack);
+    });
+}
+
+/// The charges of two groups never exceed the limit of the group above them, and each charge that
+/// failed has left nothing.
+#[test]
+fn charges_meet_the_limit_above() {
+    explore(500, || {
+        let (os, stack) = stack();
+        let above = group(&stack, GroupId::ROOT, 10);
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                let (stack, id) = (stack.clone(), group(&stack, above, 8));
+                thread::spawn(move || {
+                    let mut charged = 0;
+                    for frames in [5, 3, 4] {
+                        match stack.groups.charge(id, frames) {
+                            Ok(()) => charged += frames,
+                            Err(limited) => assert!(limited == id || limited == above),
+                        }
+                        assert!(stack.groups.at(id).used() <= 8);
+                        assert!(stack.groups.at(above).used() <= 10);
+                    }
+                    stack.groups.uncharge(id, charged);
+                    assert_eq!(stack.groups.at(id).used(), 0);
+                    id
+                })
+            })
+            .collect();
+        for user in users {
+            assert!(stack.end_group(user.join().expect("no limit was passed")));
+        }
+        assert_eq!(stack.groups.at(above).used(), 0);
         end(os, &stack);
     });
 }
