@@ -67,7 +67,7 @@ fn there_are_none_where_the_c_library_serves() {
     part("disabled").env("QUARRY_DISABLE", "1").without_stats().finish().success();
 }
 
-const NOT_IN_USE: &str = "free({}): object of 112 bytes of heap apples is not in use: freed \
+const NOT_IN_USE: &str = "free({}): object of 128 bytes of heap apples is not in use: freed \
                           already, or never allocated";
 
 /// Misuses of `heap_misuse.c`, and how the reports end.
@@ -83,7 +83,7 @@ const MISUSE: [(&str, &str); 16] = [
     ("gone-usable", "malloc_usable_size({}): memory of heap apples, which was destroyed"),
     ("twice", NOT_IN_USE),
     ("twice-later", NOT_IN_USE),
-    ("inside", "pointer into the middle of an object of 112 bytes of heap apples"),
+    ("inside", "pointer into the middle of an object of 128 bytes of heap apples"),
     ("inside-block", "pointer into the middle of a block"),
     ("reset", NOT_IN_USE),
     ("number", "quarry_heap_malloc: there is no such heap"),
@@ -117,6 +117,6 @@ fn the_examples_of_the_guide_run() {
     Run::full(example("rows.cpp")).without_stats().finish().success();
     let outcome = Run::full(example("queries.c")).without_stats().finish().success();
     let lines: Vec<&str> = outcome.stdout.lines().collect();
-    assert_eq!(lines[0], "small: 10 rows in 1008 bytes", "{outcome}");
+    assert_eq!(lines[0], "small: 10 rows in 1072 bytes", "{outcome}");
     assert!(lines[1].starts_with("greedy: "), "{outcome}");
 }

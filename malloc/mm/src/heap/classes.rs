@@ -15,7 +15,7 @@ use quarry_sys::report::Line;
 
 /// Largest request that a class serves, in bytes.
 pub const LARGEST: usize = 32 << 10;
-const FINE: usize = 8;
+pub(crate) const FINE: usize = 8;
 /// Number of classes. Class `c` is the slab cache with number `c`, from 1 on.
 pub const COUNT: usize = 8 + 8 * 8;
 const STEP: usize = 1 << STEP_SHIFT;

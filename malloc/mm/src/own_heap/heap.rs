@@ -14,11 +14,13 @@
 //! words follow from them. So the child of a fork can finish what a lost thread had begun.
 
 use super::lock::{HeapLock, Held};
-use super::slab::{CLASSES, Contents, OwnSlab, stride};
+use super::slab::{CLASSES, Contents, MOST_ORDER, OwnSlab, stride};
 use crate::frame::{Chunks, FRAME_BYTES, fresh_zero};
+use crate::heap::classes;
+use crate::slab::CacheId;
 use crate::zone::{Group, GroupId, Groups, Name, NameCell, Telling};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A heap's number and generation. No other heap of the stack ever has the same pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +115,16 @@ fresh_zero! {
         cursors: [AtomicU64; CLASSES + 1],
         /// For each class, the first slab that may have a free object.
         listed: [AtomicU32; CLASSES + 1],
+        /// For each class, up to [`COLD`] misses that a coarser class has served, and then how many
+        /// slabs it has got.
+        growth: [AtomicU8; CLASSES + 1],
     }
 }
+
+/// Number of a class's first misses that a coarser class serves: a small heap has few slabs.
+const COLD: u8 = 4;
+/// After so many slabs, those of a class double.
+const SLABS_OF_ORDER: u8 = 1;
 
 /// Objects that are next, one after the other: `{address / 16 : 44 | how many : 20}`.
 #[derive(Clone, Copy)]
@@ -209,6 +219,7 @@ impl OwnHeap {
     pub(super) fn begin(&self, name: Name, (group, serves): (GroupId, Use), limit: u32) -> u32 {
         let words = [&self.held, &self.taken, &self.frees].into_iter();
         words.chain(&self.cursors).for_each(|word| word.store(0, Relaxed));
+        self.growth.iter().for_each(|growth| growth.store(0, Relaxed));
         for word in [&self.descriptors, &self.charged, &self.empty, &self.refused]
             .into_iter()
             .chain(&self.listed)
@@ -501,11 +512,38 @@ impl<'a> Locked<'a> {
         self.heap.serves.store(Use::Rest as u32, Relaxed);
     }
 
-    /// The order of the next slab of a class that has slabs of these orders: a heap that grows gets
-    /// larger ones, up to a quarter of what it has.
-    pub(super) fn next_order(&self, (least, most): (u8, u8)) -> u8 {
-        let share = (self.heap.charged.load(Relaxed) / 4).max(1);
-        (share.ilog2() as u8).clamp(least, most)
+    fn growth(&self, class: u8) -> &AtomicU8 {
+        &self.heap.growth[usize::from(class)]
+    }
+
+    /// The class that serves a request after a miss: a coarser one at first. Most heaps have a few
+    /// objects of many sizes, and each class in use takes a page at least.
+    pub(super) fn serving(&self, class: u8) -> u8 {
+        let coarse = match usize::from(class) {
+            fine @ ..=classes::FINE => fine.next_power_of_two(),
+            other => classes::coarse(CacheId::new(other)).index(),
+        };
+        let misses = self.growth(class).load(Relaxed);
+        if misses >= COLD || coarse > CLASSES || coarse == usize::from(class) {
+            return class;
+        }
+        self.growth(class).store(misses + 1, Relaxed);
+        coarse as u8
+    }
+
+    /// The order of the next slab of a class that has slabs of these orders.
+    pub(super) fn next_order(&self, class: u8, (least, most): (u8, u8)) -> u8 {
+        let slabs = self.growth(class).load(Relaxed).saturating_sub(COLD);
+        (least + slabs / SLABS_OF_ORDER).min(most)
+    }
+
+    /// Counts a slab that a class has got, or lost.
+    fn note_slab(&self, slab: &OwnSlab, is_new: bool) {
+        const MOST: u8 = COLD + SLABS_OF_ORDER * (MOST_ORDER + 1);
+        let Contents::Objects(class) = slab.contents() else { return };
+        let growth = self.growth(class).load(Relaxed);
+        let next = if is_new { growth.max(COLD) + 1 } else { growth.max(COLD + 1) - 1 };
+        self.growth(class).store(next.min(MOST), Relaxed);
     }
 
     /// Puts a descriptor that was set up, and whose frames are charged, into the chain.
@@ -517,6 +555,7 @@ impl<'a> Locked<'a> {
             first.previous_of_heap.store(at, Relaxed);
         }
         self.heap.descriptors.store(at, Relaxed);
+        self.note_slab(slab, true);
         if slab.in_use() > 0 {
             self.note_taken(slab, 1);
         } else {
@@ -529,6 +568,7 @@ impl<'a> Locked<'a> {
     /// as freed.
     pub(super) fn detach(&self, slab: &OwnSlab, groups: &Groups) {
         let heap = self.heap;
+        self.note_slab(slab, false);
         self.unlist(slab);
         let previous = slab.previous_of_heap.load(Relaxed);
         let next = slab.next_of_heap.load(Relaxed);

@@ -239,6 +239,11 @@ impl OwnHeaps {
         Some(slab.is_in_use(number) && !is_next)
     }
 
+    /// The class that serves a plain request after a miss.
+    pub(crate) fn serving(&self, id: OwnHeapId, class: u8) -> Result<u8, Missed> {
+        Ok(self.lock(id).ok_or(Missed::Dead)?.serving(class))
+    }
+
     /// Charges a heap for a new slab of a class; returns its order. A smaller slab may do at the
     /// limit.
     pub(crate) fn charge_slab(
@@ -249,7 +254,7 @@ impl OwnHeaps {
     ) -> Result<u8, Missed> {
         let held = self.lock(id).ok_or(Missed::Dead)?;
         let orders = orders(class);
-        let mut order = held.next_order(orders);
+        let mut order = held.next_order(class, orders);
         loop {
             match held.charge(1 << order, groups) {
                 Ok(()) => return Ok(order),

@@ -19,7 +19,7 @@ const _: () = assert!(classes::SIZES[CLASSES] as usize == LARGEST);
 const MOST: u32 = 256;
 const WORDS: usize = MOST as usize / 64;
 /// Order of the largest slabs, 64 KiB.
-const MOST_ORDER: u8 = 4;
+pub(super) const MOST_ORDER: u8 = 4;
 const _: () = assert!(MOST_ORDER < MAX_ORDER);
 
 /// `ceil(2^32 / stride)`: `offset * this >> 32` is the number of the object at `offset`, exact in

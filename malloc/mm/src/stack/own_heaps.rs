@@ -69,6 +69,7 @@ impl<C: StackConfig> Stack<C> {
             return Err(Missed::NoMemory);
         }
         let Some(class) = class_of(size, align) else { return self.own_alloc_large(id, request) };
+        let class = if align <= MIN_ALIGN { self.own.serving(id, class)? } else { class };
         loop {
             match self.own_take_for(id, class, request) {
                 Err(Missed::Empty) => {}
