@@ -160,6 +160,7 @@ if [[ $purpose == test ]]; then
     need 'has_command go' golang-go
     need 'has_command gdb' gdb
     need 'has_command prometheus' prometheus
+    need 'test -e /usr/include/sqlite3.h' libsqlite3-dev
     need 'has_command slabtop' procps
     need 'has_command valgrind' valgrind
     need 'has_command stress-ng' stress-ng

@@ -3,11 +3,9 @@
 
 use crate::histogram::Histogram;
 use crate::random::Random;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use quarry::{
-    Backing, Budget, Error, GroupOptions, Mapping, OsError, PageCache, Quarry, ReadWrite,
-};
+use quarry::{Backing, Error, Group, GroupOptions, Mapping, OsError, PageCache, Quarry, ReadWrite};
 use serde::Serialize;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -105,7 +103,6 @@ impl Backing for Device {
 
 impl Breathe {
     pub(crate) fn run(self) -> Result<Figures> {
-        let budget = Budget::get().context("the C library serves")?;
         let bytes = usize::try_from(self.budget)?;
         Quarry::set_limit(bytes)?;
         let options = match self.division {
@@ -114,7 +111,7 @@ impl Breathe {
                 GroupOptions { min: bytes / 2, max: bytes / 2, ..GroupOptions::default() }
             }
         };
-        let group = budget.group(&options).map_err(|error| anyhow!("a group: {error}"))?;
+        let group = Group::new("job", &options).map_err(|error| anyhow!("a group: {error}"))?;
         let latency = Duration::from_micros(self.latency_us);
         let device = Device { bytes: 4 * self.budget, latency };
         let mapping = PageCache::builder().read_ahead(0).group(&group).open(device)?;

@@ -1,6 +1,6 @@
 //! Groups, and threads inside them, from C.
 
-use crate::support::{Run, linked_program, modes};
+use crate::support::{Run, example_with, linked_program, modes, skipped};
 
 fn part(name: &str) -> Run {
     Run::full(linked_program("group_use.c")).arg(name)
@@ -66,4 +66,27 @@ fn ten_thousand_groups() {
 #[test]
 fn there_are_none_where_the_c_library_serves() {
     part("disabled").env("QUARRY_DISABLE", "1").without_stats().finish().success();
+}
+
+/// The guide shows lines of the example, and what it prints; SQLite's pages make the sizes.
+#[test]
+fn the_example_of_the_guide_runs() {
+    if !std::path::Path::new("/usr/include/sqlite3.h").exists() {
+        return skipped("there is no sqlite3.h");
+    }
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(folder.join(path)).expect("it exists");
+    let (guide, source) = (read("../../docs/tenants.md"), read("examples/tenants.c"));
+    let (_, shown) = guide.split_once("```c\n").expect("an example");
+    let (shown, _) = shown.split_once("```").expect("its end");
+    assert!(source.contains(shown), "the guide shows other lines than the example has");
+    let program = example_with("tenants.c", &["-Wl,--no-as-needed", "-lsqlite3"]);
+    let outcome = Run::full(program).without_stats().finish().success();
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    for (line, start) in
+        lines.iter().zip(["north: not an error, ", "greedy: ", "south: not an error"])
+    {
+        assert!(line.starts_with(start), "{outcome}");
+    }
+    assert!(lines[1].starts_with("greedy: out of memory") && lines.len() == 3, "{outcome}");
 }

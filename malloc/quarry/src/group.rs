@@ -286,6 +286,7 @@ impl Group {
     ///
     /// # Errors
     /// Same as of [`enter`](Self::enter).
+    #[cfg(feature = "internals")]
     #[doc(hidden)]
     pub fn enter_number(id: GroupId) -> Result<GroupId, Error> {
         crate::groups::enter(id)

@@ -20,12 +20,15 @@ pub(crate) fn heap() -> Option<OwnHeapId> {
 /// See [`process::alloc_at_hand`](crate::process::alloc_at_hand).
 #[inline(always)]
 pub(crate) fn alloc_at_hand(size: usize) -> Option<Object> {
-    if size > LARGEST || !STACK.instruments.has(Instrument::Groups) {
+    if size > classes::LARGEST || !STACK.instruments.has(Instrument::Groups) {
         return None;
     }
     match thread_note::get() {
-        0 if STACK.instruments.is_only(Instrument::Groups) => STACK.fast.alloc_closed(size),
+        0 if STACK.instruments.is_only(Instrument::Groups) => {
+            STACK.fast.alloc_of(classes::of(size))
+        }
         0 => None,
+        _ if size > LARGEST => None,
         note => {
             let class = classes::of(size).index() as u8;
             Object::new(STACK.own.heap(note)?.take_at_hand(class) as *mut u8)

@@ -440,6 +440,9 @@ mod guides {
     #[cfg(feature = "heaps")]
     #[doc = include_str!("../../../docs/heaps.md")]
     struct HeapsGuide;
+    #[cfg(feature = "heaps")]
+    #[doc = include_str!("../../../docs/tenants.md")]
+    struct TenantsGuide;
     #[doc = include_str!("../../../docs/budget.md")]
     struct BudgetGuide;
 }

@@ -6,8 +6,8 @@ use quarry_tidy::{Breach, expect_none};
 use std::collections::BTreeSet;
 
 /// Names that every program has; an `Object` is a `NonNull<u8>`.
-const COMMON: &str = "AsRef BorrowedFd Duration File Fn FnMut FnOnce Into Item Iterator Layout \
-    MaybeUninit NonNull Object Option OwnedFd Path Range RangeBounds Result Self Send Sync";
+const COMMON: &str = "AsRef BorrowedFd Duration File Fn FnMut FnOnce Future Into Item Iterator \
+    Layout MaybeUninit NonNull Object Option OwnedFd Path Range RangeBounds Result Self Send Sync";
 /// Functions that only layers of Quarry call, of types that programs have as well.
 const OF_LAYERS: [&str; 2] = ["fn array(self)", "fn kind(self)"];
 

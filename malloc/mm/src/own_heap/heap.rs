@@ -55,7 +55,7 @@ pub enum Use {
     Program,
     /// `malloc` of threads inside its group.
     Group,
-    /// Nobody: it has the objects that a group has left, and ends with the last one.
+    /// None: it has the objects that a group has left, and ends with the last one.
     Rest,
 }
 
@@ -236,8 +236,8 @@ impl OwnHeap {
         generation
     }
 
-    /// Hands out the next object of a class. The heap lives. Does not wait for the lock. 0: it has no
-    /// object at hand.
+    /// Hands out the next object of a class. The heap lives. Does not wait for the lock. 0: it has
+    /// no object at hand.
     #[inline(always)]
     pub fn take_at_hand(&self, class: u8) -> usize {
         self.lock.try_lock().map_or(0, |_held| self.take_next(class))

@@ -102,14 +102,6 @@ impl<P: PerCpu, S: SlabPolicy<P>> FastPath<P, S> {
         self.alloc_below(&self.new_end, size)
     }
 
-    /// [`alloc`](Self::alloc) of at most [`classes::LARGEST`] bytes while an instrument has closed
-    /// the fast path of a stack that is ready.
-    #[inline(always)]
-    pub fn alloc_closed(&self, size: usize) -> Option<Object> {
-        debug_assert!(size <= classes::LARGEST);
-        S::alloc_fast(&self.percpu, classes::of(size))
-    }
-
     #[inline(always)]
     fn alloc_below(&self, end: &AtomicUsize, size: usize) -> Option<Object> {
         if size >= end.load(Ordering::Acquire) {

@@ -13,7 +13,8 @@
 //! deferral, fast_path, footprint, retention, large, withheld
 //!     -> instance -> guarded_slabs, withholding -> own_frames -> stashes -> reap
 //!     -> bounding, direct_reclaim -> reclaim -> owner -> caches, own_heaps -> request -> resize
-//!     -> listed, moving, pages, host -> groups, locks, own_rows -> stats -> print, record, validate
+//!     -> listed, moving, pages, host -> groups, locks, own_rows -> stats
+//!     -> print, record, validate
 //! ```
 
 mod bounding;

@@ -1,5 +1,5 @@
-//! Own heaps, and those of groups: two threads take objects of one heap and free each other's, while a third one makes
-//! and destroys heaps, and looks at statistics.
+//! Own heaps: two threads take objects of one heap and free each other's, while a third one makes
+//! and destroys heaps, and looks at statistics; heaps of groups that end.
 
 use crate::explore;
 use crate::hands::Hands;
@@ -195,7 +195,7 @@ fn a_group_ends_beside_the_threads_that_leave_it() {
             user.join().expect("it was inside or not");
         }
         is_gone |= stack.end_group(id);
-        assert!(is_gone && !stack.groups.enter(id), "nobody is inside");
+        assert!(is_gone && !stack.groups.enter(id), "no thread is inside");
         assert_eq!(stack.validate(), Ok(()));
         assert_eq!((stack.own.live(), stack.groups.at(above).used()), (0, 0), "nothing is left");
         assert!(stack.end_group(above));

@@ -505,7 +505,7 @@ fn a_protected_group_keeps_its_pages_while_others_pay() {
 
 /// Where no other memory is left, the low limit of a group gives way, and its min limit does not.
 #[test]
-fn a_group_within_its_low_limit_pays_if_nobody_else_can() {
+fn a_group_within_its_low_limit_pays_if_no_other_can() {
     let none = GroupLimits::default();
     let all = (LIMIT / FRAME_BYTES) as u32;
     for (protected, gives) in

@@ -22,8 +22,14 @@ pub(crate) fn linked_program(source: &'static str) -> PathBuf {
 
 /// The executable of `examples/SOURCE`, compiled with the warnings that a user may enable.
 pub(crate) fn example(source: &'static str) -> PathBuf {
+    example_with(source, &[])
+}
+
+/// [`example`] with further options.
+pub(crate) fn example_with(source: &'static str, options: &[&str]) -> PathBuf {
     let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=c99" };
-    once(source, |source| linked(&format!("examples/{source}"), &[standard, "-pedantic"]))
+    let all: Vec<&str> = [standard, "-pedantic"].iter().chain(options).copied().collect();
+    once(source, |source| linked(&format!("examples/{source}"), &all))
 }
 
 fn linked(path: &str, options: &[&str]) -> PathBuf {

@@ -10,7 +10,8 @@ mod stats;
 mod syscalls;
 
 pub(crate) use compile::{
-    compiled_with, example, fixed_program, linked_program, linked_with, plugin, program,
+    compiled_with, example, example_with, fixed_program, linked_program, linked_with, plugin,
+    program,
 };
 pub(crate) use group::Group;
 pub(crate) use library::{

@@ -2,7 +2,7 @@
 
 use crate::alone::alone;
 use crate::store::{Disk, PAGE, readable};
-use quarry::{Budget, Error, GroupOptions, PageCache};
+use quarry::{Error, Group, GroupOptions, PageCache};
 
 #[test]
 fn mappings_of_a_group_share_its_limits() {
@@ -13,9 +13,8 @@ fn mappings_of_a_group_share_its_limits() {
 #[ignore = "needs groups of its own"]
 fn shared_limits() {
     const MAX: usize = 1 << 20;
-    let budget = Budget::get().expect("it serves");
     let options = GroupOptions { max: MAX, pinned_max: 64 * PAGE, ..GroupOptions::default() };
-    let group = budget.group(&options).expect("there is none yet");
+    let group = Group::new("job", &options).expect("there is none yet");
     let disk = Disk::of_pages(1000);
     let open = || PageCache::builder().group(&group).read_ahead(0).open(readable(&disk)).unwrap();
     let (one, two, free) = (open(), open(), PageCache::open(readable(&disk)).unwrap());
@@ -43,7 +42,7 @@ fn shared_limits() {
         let options = GroupOptions { min, high, max, ..GroupOptions::default() };
         let refused = group.set_limits(&options).unwrap_err();
         assert!(matches!(refused, Error::NotAccepted { value, .. } if value == min), "{refused}");
-        assert_eq!(budget.group(&options).unwrap_err(), refused);
+        assert_eq!(Group::new("job", &options).unwrap_err(), refused);
     }
     group.set_limits(&options).unwrap();
     let group = group.remove().expect_err("two mappings belong to it");
