@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Run, plugin, program, scratch};
+use crate::support::{Run, linked_program, plugin, program, scratch};
 
 /// The first word of a profile (`layout` of `quarry_watch`).
 const MAGIC: &[u8] = b"QUARRYHP";
@@ -107,4 +107,30 @@ fn a_profile_in_a_folder_that_the_program_makes() {
     let outcome = run.env("QUARRY_PROFILE", &file).finish().success();
     assert_eq!(outcome.stderr.matches("no such folder").count(), 1, "{outcome}");
     assert!(fs::read(file).expect("its profile").starts_with(MAGIC));
+}
+
+/// Objects of 1,000 to 3,000 bytes in a profile: how many were allocated, and how many live.
+fn counted(file: &Path) -> (u64, u64) {
+    const HEAD_WORDS: usize = 512;
+    let written = fs::read(file).expect("a profile");
+    let words: Vec<u64> =
+        written.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let buckets = words[HEAD_WORDS..].chunks_exact(8).take(words[2] as usize);
+    buckets
+        .filter(|bucket| (900..3000).contains(&bucket[2]))
+        .fold((0, 0), |sum, bucket| (sum.0 + bucket[3], sum.1 + bucket[3] - bucket[5]))
+}
+
+/// A leak in a heap, and one in a group, is found like any other; a heap that goes leaves none.
+#[test]
+fn objects_of_heaps_and_groups_are_sampled() {
+    for (part, live) in [("", 1950..2050), ("free", 0..50), ("destroy", 950..1050)] {
+        let file = scratch().join("profile");
+        let run = Run::full(linked_program("profile_heaps.c")).without_stats();
+        let run = if part.is_empty() { run } else { run.arg(part) };
+        run.env("QUARRY_PROFILE", &file).env("QUARRY_PROFILE_MEAN", "64").finish().success();
+        let (allocated, found) = counted(&file);
+        assert!((1950..2100).contains(&allocated), "{part}: {allocated} allocated");
+        assert!(live.contains(&found), "{part}: {found} of {allocated} live");
+    }
 }

@@ -236,6 +236,12 @@ impl Group {
         Ok(())
     }
 
+    /// Bytes that are charged to the group, with its parts. O(1).
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.record().used() as usize * FRAME_BYTES
+    }
+
     /// The current use of the group. O(heaps).
     #[must_use]
     pub fn usage(&self) -> GroupUse {

@@ -28,7 +28,7 @@ pub(crate) fn alloc_at_hand(size: usize) -> Option<Object> {
             STACK.fast.alloc_of(classes::of(size))
         }
         0 => None,
-        _ if size > LARGEST => None,
+        _ if size > LARGEST || STACK.instruments.has(Instrument::Profile) => None,
         note => {
             let class = classes::of(size).index() as u8;
             Object::new(STACK.own.heap(note)?.take_at_hand(class) as *mut u8)

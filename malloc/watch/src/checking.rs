@@ -119,6 +119,19 @@ impl<C: StackConfig, P: Watch<C>, const RECORDS: bool> Watch<C> for WithChecks<P
         self.0.count(stack, pfn, frames, size);
     }
 
+    #[inline]
+    fn is_own_sample_due(&self, stack: &Stack<C>, size: usize) -> bool {
+        self.0.is_own_sample_due(stack, size)
+    }
+
+    fn begin_own_sample(&self, pfn: Pfn, frames: u32, size: usize) -> u32 {
+        self.0.begin_own_sample(pfn, frames, size)
+    }
+
+    fn end_own_sample(&self, record: u32) {
+        self.0.end_own_sample(record);
+    }
+
     fn is_hidden_mapping(&self, pfn: Pfn) -> bool {
         RECORDS && self.1.hidden.lock().find(pfn).is_some_and(|block| block.about.is_mapping)
     }

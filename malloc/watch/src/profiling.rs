@@ -6,7 +6,9 @@
 //! larger sample is a mapping like all others, with that number next to its length. So the free of
 //! a sample finds the record in O(1), even after the profile has ended.
 //!
-//! To the program a sample is like any other object of its size: `malloc_usable_size` returns the
+//! A sample in an own heap is a block or mapping of that heap, whose descriptor has the number.
+//!
+//! To the program a sample of `malloc` is like any other object of its size: `malloc_usable_size` returns the
 //! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
 //! resizes counts as freed and allocated again, and so may become a sample or cease to be one.
 
@@ -93,6 +95,20 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
             }
             _ => {}
         }
+    }
+
+    #[inline]
+    fn is_own_sample_due(&self, stack: &Stack<C>, size: usize) -> bool {
+        self.is_sample_due(stack, size)
+    }
+
+    fn begin_own_sample(&self, pfn: Pfn, frames: u32, size: usize) -> u32 {
+        let usable = frames as usize * FRAME_BYTES;
+        self.sample(Sampled::of(size, pfn, frames, usable)).unwrap_or(NO_RECORD)
+    }
+
+    fn end_own_sample(&self, record: u32) {
+        self.end_sample(record);
     }
 
     fn count(&self, stack: &Stack<C>, pfn: Pfn, frames: u32, size: usize) {

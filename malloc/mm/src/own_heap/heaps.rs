@@ -375,6 +375,13 @@ impl OwnHeaps {
         self.slab(at).map_or(0, |slab| slab.next_of_heap.load(Relaxed))
     }
 
+    /// Makes the block or mapping of descriptor `at` a sample.
+    pub(crate) fn set_sample(&self, id: OwnHeapId, at: u32, record: u32, usable: usize) {
+        if let (Some(held), Some(slab)) = (self.lock(id), self.slab(at)) {
+            held.resize(slab, || slab.set_sample(record, usable));
+        }
+    }
+
     /// Changes the mapping that descriptor `at` describes.
     pub(crate) fn move_mapping(&self, id: OwnHeapId, at: u32, (first, frames): (Pfn, u32)) {
         if let (Some(held), Some(slab)) = (self.lock(id), self.slab(at)) {
@@ -383,8 +390,13 @@ impl OwnHeaps {
     }
 
     /// Ends a heap: its slabs and blocks are gone, and still name it. Takes mappings out, and
-    /// returns the first of them. Fails with `Dead` if the heap has ended already.
-    pub(crate) fn destroy(&self, groups: &Groups, id: OwnHeapId) -> Result<u32, Missed> {
+    /// returns the first of them. `end_sample` gets the records of samples that are gone. Fails with `Dead` if the heap has ended already.
+    pub(crate) fn destroy(
+        &self,
+        groups: &Groups,
+        id: OwnHeapId,
+        end_sample: impl Fn(u32),
+    ) -> Result<u32, Missed> {
         let held = self.lock(id).ok_or(Missed::Dead)?;
         let detached = held.detach_all(groups, |slab| slab.contents() == Contents::Mapping);
         let first = held.end(id.generation, groups).ok_or(Missed::Dead)?;
@@ -393,6 +405,11 @@ impl OwnHeaps {
             last = at;
             count += 1;
             frames += slab.frames();
+            let sample = slab.sample();
+            if sample != 0 {
+                slab.set_sample(0, 0);
+                end_sample(sample);
+            }
         }
         let heap = held.heap;
         let mut places = self.places.lock();

@@ -18,6 +18,9 @@ const _: () = assert!(classes::SIZES[CLASSES] as usize == LARGEST);
 /// Most objects in a slab: the bits of a descriptor.
 const MOST: u32 = 256;
 const WORDS: usize = MOST as usize / 64;
+/// Words of a sample: the complements of its record and of its usable bytes.
+const SAMPLE: usize = WORDS - 1;
+const USABLE: usize = WORDS - 2;
 /// Order of the largest slabs, 64 KiB.
 pub(super) const MOST_ORDER: u8 = 4;
 const _: () = assert!(MOST_ORDER < MAX_ORDER);
@@ -172,6 +175,7 @@ impl OwnSlab {
     pub fn object_bytes(&self) -> usize {
         match self.contents() {
             Contents::Objects(class) => stride(class),
+            Contents::Block if self.sample() != 0 => !self.used[USABLE].load(Relaxed) as usize,
             _ => self.frames() as usize * FRAME_BYTES,
         }
     }
@@ -198,6 +202,21 @@ impl OwnSlab {
             Contents::Objects(_) => self.object_at(offset).map(|(_, number)| number),
             _ => (offset == 0).then_some(0),
         }
+    }
+
+    /// The record of the sample that the block or mapping is, or 0. (Its last two words have no
+    /// other use.)
+    pub(crate) fn sample(&self) -> u32 {
+        match self.contents() {
+            Contents::Objects(_) => 0,
+            _ => !self.used[SAMPLE].load(Relaxed) as u32,
+        }
+    }
+
+    /// Makes the block, of so many usable bytes, or mapping a sample, or none with a record of 0.
+    pub(super) fn set_sample(&self, record: u32, usable: usize) {
+        self.used[USABLE].store(!(usable as u64), Relaxed);
+        self.used[SAMPLE].store(!u64::from(record), Relaxed);
     }
 
     /// Takes the first run of free objects; returns its first number and its length. Where none was

@@ -2,7 +2,7 @@
 //! the page allocator.
 
 use super::call::Misuse;
-use super::instance::{Stack, StackConfig};
+use super::instance::{Stack, StackConfig, Watch};
 use crate::frame::{FRAME_BYTES, Kind, Order, Pfn};
 use crate::own_heap::Contents;
 use crate::slab::SlabPages;
@@ -30,6 +30,10 @@ impl<C: StackConfig> Stack<C> {
         let Some(slab) = self.own.slab(at) else { return };
         let (frames, contents) = ((slab.first(), slab.frames()), slab.contents());
         let owned = if matches!(contents, Contents::Objects(_)) { frames.1 } else { 1 };
+        let sample = slab.sample();
+        if sample != 0 {
+            self.watch.end_own_sample(sample);
+        }
         self.frames().set_kind(frames.0, owned, Kind::NONE);
         self.own.forget(at);
         self.own_free_frames(frames, contents);

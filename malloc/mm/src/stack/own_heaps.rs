@@ -9,7 +9,8 @@
 
 use super::call::{Entry, MIN_ALIGN, Misuse, Request};
 use super::fast_path::stays;
-use super::instance::{Stack, StackConfig, is_sane};
+use super::instance::{Stack, StackConfig, Watch, is_sane};
+use super::instruments::Instrument;
 use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use crate::own_heap::{Contents, LARGEST, Missed, OwnHeapId, OwnHeaps, Use};
@@ -41,7 +42,7 @@ impl<C: StackConfig> Stack<C> {
     /// [`own_alloc`](Self::own_alloc). Allowed outside the gate. O(1).
     #[inline(always)]
     pub fn own_take(&self, id: OwnHeapId, size: usize) -> Option<Object> {
-        if size > LARGEST {
+        if size > LARGEST || self.instruments.has(Instrument::Profile) {
             return None;
         }
         Object::new(self.own.take_next(id, classes::of(size).index() as u8) as *mut u8)
@@ -68,6 +69,12 @@ impl<C: StackConfig> Stack<C> {
         if !is_sane(size) || !is_sane(align) {
             return Err(Missed::NoMemory);
         }
+        if self.watch.is_own_sample_due(self, size)
+            && let Ok(object) = self.own_alloc_large(id, request)
+        {
+            self.own_sample(id, object, request);
+            return Ok(object);
+        }
         let Some(class) = class_of(size, align) else { return self.own_alloc_large(id, request) };
         let class = if align <= MIN_ALIGN { self.own.serving(id, class)? } else { class };
         loop {
@@ -82,6 +89,21 @@ impl<C: StackConfig> Stack<C> {
                 Err(_) if size >= FRAME_BYTES / 2 => return self.own_alloc_large(id, request),
                 Err(missed) => return Err(missed),
             }
+        }
+    }
+
+    #[cold]
+    fn own_sample(&self, id: OwnHeapId, object: Object, Request { size, align, .. }: Request) {
+        let pfn = self.fast.pfn(object.as_ptr());
+        let at = self.frames().link(pfn);
+        let Some(slab) = self.own.slab(at) else { return };
+        let usable = match class_of(size, align) {
+            Some(class) => classes::SIZES[usize::from(class)] as usize,
+            None => slab.object_bytes(),
+        };
+        let record = self.watch.begin_own_sample(pfn, slab.frames(), size);
+        if record != 0 {
+            self.own.set_sample(id, at, record, usable);
         }
     }
 
@@ -337,7 +359,8 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// [`Missed::Dead`].
     pub fn destroy_own_heap(&self, id: OwnHeapId) -> Result<(), Missed> {
-        self.own_release_chain(self.own.destroy(&self.groups, id)?);
+        let end_sample = |record| self.watch.end_own_sample(record);
+        self.own_release_chain(self.own.destroy(&self.groups, id, end_sample)?);
         let used = self.pages().zones().budget().used();
         self.own_release_gone((used / GONE_SHARE).max(GONE_LEAST));
         Ok(())

@@ -45,6 +45,12 @@ impl Mode {
         self.variables.is_empty() && !self.is_switched
     }
 
+    /// Runs the program in this mode, but with few samples; `None` for a mode that is switched.
+    pub(crate) fn with_few_samples(self, run: Run) -> Option<Run> {
+        let few = |run: Run| run.in_mode(self).env("QUARRY_PROFILE_MEAN", "1000000000000");
+        (!self.is_switched).then(|| few(run))
+    }
+
     /// Returns whether an instrument sees each free.
     pub(crate) fn sees_frees(self) -> bool {
         let names = ["QUARRY_DEBUG", "QUARRY_HARDEN"];
