@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the tests of other allocators on Quarry: those of glibc, mimalloc and jemalloc from Debian's
-# source packages, and stress-ng; and the test suites of crates. They are fetched into
-# target/foreign and built there; nothing of them is committed. Prints a line per test that does not
-# pass or does not apply, and their counts.
+# source packages, and stress-ng; the defragmentation of Valkey; and the test suites of crates. They
+# are fetched into target/foreign and built there; nothing of them is committed. Prints a line per
+# test that does not pass or does not apply, and their counts.
 #
-#   scripts/foreign.sh [glibc] [mimalloc] [jemalloc] [stress-ng] [crates]
+#   scripts/foreign.sh [glibc] [mimalloc] [jemalloc] [valkey] [stress-ng] [crates]
 #
 # QUARRY_LIBRARY names another shared object, STRESS_SECONDS how long each part of stress-ng runs.
 set -uo pipefail
@@ -62,16 +62,19 @@ on_quarry() {
 
 source scripts/foreign/glibc.sh
 source scripts/foreign/others.sh
+source scripts/foreign/valkey.sh
 source scripts/foreign/crates.sh
 
 suites=("$@")
-((${#suites[@]})) || suites=(glibc mimalloc jemalloc stress-ng crates)
+((${#suites[@]})) || suites=(glibc mimalloc jemalloc valkey stress-ng crates)
 for name in "${suites[@]}"; do
     case $name in
         glibc | mimalloc | jemalloc) fetch "$name" || { unexpected=1; continue; } ;;
+        valkey) fetch valkey sid || { echo 'skipped: valkey: no source package'; continue; } ;;
         stress-ng | crates) ;;
         *)
-            echo "foreign: no suite '$name'; one of glibc mimalloc jemalloc stress-ng crates" >&2
+            echo "foreign: no suite '$name'; one of glibc mimalloc jemalloc valkey stress-ng" \
+                "crates" >&2
             exit 2
             ;;
     esac

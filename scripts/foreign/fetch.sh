@@ -1,4 +1,5 @@
-# fetch NAME: unpacks a source package of Debian into $place, once; nothing of it is committed.
+# fetch NAME [SUITE]: unpacks a source package of Debian (of this suite, if the system's has none)
+# into $place, once; nothing of it is committed.
 # Source packages come from the servers of the binary ones, by lists apart from apt's own.
 fetch() {
     local name=$1 lists=$place/apt
@@ -15,7 +16,8 @@ fetch() {
                     uri = ""
                 }' "$file"
         done
-    } > "$lists/sources.list"
+    } | if [[ -n ${2:-} ]]; then sed "/security/d; s/[^ ]* main$/$2 main/"; else cat; fi \
+        > "$lists/sources.list"
     local options=(-qq -o Dir::Etc::SourceList="$lists/sources.list" -o Dir::Etc::SourceParts=-
         -o Dir::State::Lists="$lists/lists" -o APT::Sandbox::User=root)
     (cd "$place" && apt-get "${options[@]}" update \

@@ -10,6 +10,7 @@ use crate::abi::fast_path::{free_within, malloc_within};
 use crate::abi::malloc::{
     calloc_slow, free_of_size, malloc_usable_size, memalign_within, realloc_within,
 };
+use crate::jemalloc_bins as bins;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use quarry::process::{self, Mode, STACK, ensure_ready};
 use quarry::{Quarry, process::print_stats_to};
@@ -24,7 +25,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 const ALIGN: c_int = 0x3f;
 const ZERO: c_int = 0x40;
 const CACHE: c_int = 0xf_ff00;
-const NO_CACHE: c_int = 0x100;
+pub(crate) const NO_CACHE: c_int = 0x100;
 
 fn align_of(flags: c_int) -> usize {
     1 << (flags & ALIGN)
@@ -169,17 +170,23 @@ pub extern "C" fn malloc_stats_print(
 }
 
 macro_rules! controls {
-    ($($control:ident: $name:literal)*) => {
+    ($($control:ident: $name:literal)*; full: $($more:ident: $full_name:literal)*) => {
         /// The meaning of a name of mallctl.
         #[derive(Clone, Copy)]
         enum Control {
             $($control,)*
+            $(#[cfg(feature = "full")] $more,)*
         }
 
         impl Control {
-            const ALL: &[Self] = &[$(Self::$control,)*];
+            const ALL: &[Self] =
+                &[$(Self::$control,)* $(#[cfg(feature = "full")] Self::$more,)*];
             /// The names, in the same order. `#` stands for a number.
-            const NAMES: &str = concat!($($name, "\n",)*);
+            const NAMES: &str = if cfg!(feature = "full") {
+                concat!($($name, "\n",)* $($full_name, "\n",)*)
+            } else {
+                concat!($($name, "\n",)*)
+            };
         }
     };
 }
@@ -213,6 +220,30 @@ controls! {
     PageHeapFree: "tcmalloc.pageheap_free_bytes"
     PageHeapUnmapped: "tcmalloc.pageheap_unmapped_bytes"
     ThreadCaches: "tcmalloc.current_total_thread_cache_bytes"
+    ;
+    // By these Valkey defragments its memory.
+    full:
+    BinRegions: "arenas.bin.#.nregs"
+    UsedRegions: "stats.arenas.#.bins.#.curregs"
+    UsedSlabs: "stats.arenas.#.bins.#.curslabs"
+    PartialSlabs: "stats.arenas.#.bins.#.nonfull_slabs"
+    Utilization: "experimental.utilization.query"
+    Utilizations: "experimental.utilization.batch_query"
+}
+
+impl Control {
+    /// How many numbers may be in the name: any for that of an arena.
+    fn count(self) -> usize {
+        match self {
+            Self::ExtentSize => EXTENTS,
+            Self::BinSize => bins::COUNT,
+            #[cfg(feature = "full")]
+            Self::BinRegions | Self::UsedRegions | Self::UsedSlabs | Self::PartialSlabs => {
+                bins::COUNT
+            }
+            _ => usize::MAX,
+        }
+    }
 }
 
 /// Maximum number of parts of a name.
@@ -223,9 +254,9 @@ const VERSION: &CStr =
         Ok(version) => version,
         Err(_) => c"quarry",
     };
-/// Number of sizes above the largest bin: the powers of two. (Quarry has any number of pages.)
-const EXTENTS: c_uint = (LARGEST_REQUEST / classes::LARGEST).ilog2();
-/// How often the program has refreshed the statistics, which are always fresh.
+/// Number of jemalloc's classes above the bins. (Quarry has any number of pages.)
+const EXTENTS: usize = 4 * (LARGEST_REQUEST / classes::LARGEST).ilog2() as usize;
+/// How often the program has refreshed the statistics. All but those of bins are always fresh.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// A name of mallctl as numbers, one for each part: first that of the control, then the numbers
@@ -265,7 +296,7 @@ impl Mib {
         (rest.is_empty() && !line.is_empty()).then_some(mib)
     }
 
-    /// The control, and the last number in its name.
+    /// The control, and the last number in its name; `None` if there is no bin of that number.
     fn control(&self) -> Option<(Control, usize)> {
         let line = Control::NAMES.as_bytes().split(|byte| *byte == b'\n').nth(self.parts[0])?;
         let (mut length, mut number) = (1, 0);
@@ -276,7 +307,8 @@ impl Mib {
                 _ => {}
             }
         }
-        (length == self.length).then_some((*Control::ALL.get(self.parts[0])?, number))
+        let control = *Control::ALL.get(self.parts[0])?;
+        (length == self.length && number < control.count()).then_some((control, number))
     }
 }
 
@@ -344,7 +376,39 @@ impl Exchange {
             return libc::EINVAL;
         }
         let more = u64::from(!self.new.is_null());
+        #[cfg(feature = "full")]
+        if more != 0 {
+            bins::refresh();
+        }
         self.read(Value((EPOCH.fetch_add(more, Relaxed) + more).to_ne_bytes(), size_of::<u64>()))
+    }
+}
+
+#[cfg(feature = "full")]
+impl Exchange {
+    /// Hands out the utilization of each pointer that is given: what the query of a single one
+    /// tells, or three words of it for each of a batch.
+    fn utilization(&self, is_batch: bool) -> c_int {
+        let (first, words) = if is_batch { (1, 3) } else { (0, 6) };
+        let count = self.new_length / size_of::<*mut u8>();
+        let is_whole = count * size_of::<*mut u8>() == self.new_length;
+        let is_allowed = is_whole && count > 0 && (is_batch || count == 1);
+        if !is_allowed || self.new.is_null() || self.old.is_null() || self.old_length.is_null() {
+            return libc::EINVAL;
+        }
+        let (pointers, out) = (self.new.cast::<*mut u8>(), self.old.cast::<usize>());
+        // SAFETY: the caller of mallctl vouches for all pointers, and for as much room as the
+        // length says, which is that of all answers. An answer has six words.
+        unsafe {
+            if self.old_length.read() != count * words * size_of::<usize>() {
+                return libc::EINVAL;
+            }
+            for number in 0..count {
+                let told = bins::utilization(pointers.add(number).read_unaligned());
+                out.add(number * words).copy_from_nonoverlapping(told.as_ptr().add(first), words);
+            }
+        }
+        0
     }
 }
 
@@ -389,15 +453,11 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         }),
         Control::Arenas => uint(1),
         Control::Page => size(FRAME_BYTES),
-        Control::Quantum => size(MIN_ALIGN),
-        Control::Bins => uint(classes::COUNT as c_uint),
-        Control::BinSize => match classes::SIZES[1..].get(number) {
-            Some(bytes) => size(*bytes as usize),
-            None => libc::ENOENT,
-        },
-        Control::Extents => uint(EXTENTS),
-        Control::ExtentSize if number < EXTENTS as usize => size(2 * classes::LARGEST << number),
-        Control::ExtentSize => libc::ENOENT,
+        Control::Quantum => size(bins::QUANTUM),
+        Control::Bins => uint(bins::COUNT as c_uint),
+        Control::BinSize => size(bins::size(number)),
+        Control::Extents => uint(EXTENTS as c_uint),
+        Control::ExtentSize => size(bins::size(bins::COUNT + number)),
         Control::Allocated | Control::CurrentAllocated => now(allocated),
         Control::Active => now(active),
         Control::Metadata => now(|stats| stats.budget.metadata),
@@ -408,6 +468,21 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         Control::HeapSize => now(|stats| held(stats) + retained(stats)),
         Control::PageHeapFree => now(|stats| stats.budget.free_dirty),
         Control::ThreadCaches => now(|stats| stats.heap.parked_bytes),
+        #[cfg(feature = "full")]
+        Control::BinRegions => uint(bins::regions(number) as c_uint),
+        #[cfg(feature = "full")]
+        Control::UsedRegions | Control::UsedSlabs | Control::PartialSlabs => {
+            let [used, slabs, partial] = bins::counts(number);
+            size(match control {
+                Control::UsedRegions => used,
+                Control::UsedSlabs => slabs,
+                _ => partial,
+            })
+        }
+        #[cfg(feature = "full")]
+        Control::Utilization | Control::Utilizations => {
+            exchange.utilization(matches!(control, Control::Utilizations))
+        }
     }
 }
 
@@ -445,9 +520,8 @@ pub unsafe extern "C" fn mallctlnametomib(
     length: *mut usize,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let Some(mib) = Mib::of(unsafe { CStr::from_ptr(name) }.to_bytes()) else {
-        return libc::ENOENT;
-    };
+    let mib = Mib::of(unsafe { CStr::from_ptr(name) }.to_bytes());
+    let Some(mib) = mib.filter(|mib| mib.control().is_some()) else { return libc::ENOENT };
     // SAFETY: the caller's promise; no more numbers are written than there is room for.
     unsafe {
         let copied = mib.length.min(length.read());

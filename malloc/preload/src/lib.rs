@@ -27,6 +27,7 @@ mod dlopen;
 mod group_api;
 mod heap_api;
 mod jemalloc_api;
+mod jemalloc_bins;
 mod namespaces;
 #[cfg(feature = "full")]
 mod occupancy_api;

@@ -1,10 +1,9 @@
 //! Functions by which a program learns whether moving an object would free memory, and whether the
 //! heap is consistent. The documentation in this file also becomes that of `quarry.h`.
 
-use crate::abi::fast_path::{free_within, malloc_within};
+use crate::jemalloc_api::{NO_CACHE, dallocx, mallocx};
 use core::ffi::{c_int, c_uint, c_void};
-use quarry::{Quarry, process};
-use quarry_mm::stack::MIN_ALIGN;
+use quarry::Quarry;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::report::warn;
 
@@ -85,10 +84,7 @@ pub unsafe extern "C" fn quarry_occupancy(
 /// Both quarry_free_dense and free may free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
-    match process::alloc_dense(size, MIN_ALIGN) {
-        Some(object) => object.as_ptr().cast(),
-        None => malloc_within(size),
-    }
+    mallocx(size, NO_CACHE)
 }
 
 /// Like free, for the old memory of a moved object: returns it to its slab at once, so that the
@@ -98,10 +94,6 @@ pub extern "C" fn quarry_malloc_dense(size: usize) -> *mut c_void {
 /// Same as free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_free_dense(pointer: *mut c_void) {
-    // SAFETY: the caller's promise is passed on; the second call frees what the first refused.
-    unsafe {
-        if !process::free_dense(pointer.cast()) {
-            free_within(pointer);
-        }
-    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { dallocx(pointer, NO_CACHE) };
 }

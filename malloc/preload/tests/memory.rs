@@ -164,26 +164,30 @@ fn no_cliff_between_sizes() {
     }
 }
 
-/// A program that asks which objects are worth moving, and moves these, frees memory.
+/// A program that asks which objects are worth moving, by Quarry's function or by jemalloc's, and
+/// moves these, frees memory.
 #[test]
 fn objects_move_out_of_sparse_slabs() {
-    let part = || Run::full(linked_program("memory_moving.c"));
-    let part = match slab_policy(library().expect("it is under test")) {
-        "sheaf" => part(),
-        "sheaf-6.18" | "slam" => part().arg("told"),
-        _ => part().arg("untold"),
-    };
-    part.finish().success();
+    for program in ["memory_moving.c", "memory_bins.c"] {
+        let part = || Run::full(linked_program(program));
+        let part = match slab_policy(library().expect("it is under test")) {
+            "sheaf" => part(),
+            "sheaf-6.18" | "slam" => part().arg("told"),
+            _ => part().arg("untold"),
+        };
+        part.finish().success();
+    }
 }
 
 #[test]
 fn nothing_moves_where_nothing_can_be_said() {
-    for (name, value) in [("QUARRY_DEBUG", "FZPU"), ("QUARRY_HARDEN", "1")] {
-        let part = Run::full(linked_program("memory_moving.c")).arg("untold");
-        part.env(name, value).without_stats().finish().success();
+    for (program, disabled) in [("memory_moving.c", "untold"), ("memory_bins.c", "disabled")] {
+        let part = |how| Run::full(linked_program(program)).arg(how).without_stats();
+        for (name, value) in [("QUARRY_DEBUG", "FZPU"), ("QUARRY_HARDEN", "1")] {
+            part("untold").env(name, value).finish().success();
+        }
+        part(disabled).env("QUARRY_DISABLE", "1").finish().success();
     }
-    let part = Run::full(linked_program("memory_moving.c")).arg("untold");
-    part.env("QUARRY_DISABLE", "1").without_stats().finish().success();
 }
 
 #[test]

@@ -16,12 +16,13 @@ use quarry_mm::frame::{FRAME_BYTES, Kind};
 use quarry_mm::heap::{LARGEST_BLOCK, classes};
 #[cfg(feature = "heaps")]
 use quarry_mm::own_heap::{Missed, OwnHeapId};
+use quarry_mm::slab::{CacheId, SlabStats};
 #[cfg(feature = "heaps")]
 use quarry_mm::stack::Instrument;
 #[cfg(doc)]
 use quarry_mm::stack::Stack;
 use quarry_mm::stack::{
-    CachedPages, HeapUse, MIN_ALIGN, NotFreed, Request, StackHost, StackStats, Watch, stays,
+    CachedPages, Entry, HeapUse, MIN_ALIGN, NotFreed, Request, StackHost, StackStats, Watch, stays,
     stays_after_all, with_headroom,
 };
 #[cfg(feature = "heaps")]
@@ -464,12 +465,20 @@ fn make_room(id: GroupId, size: usize, tells: bool) -> bool {
     used() < before
 }
 
-/// Same as [`Stack::usable_size`].
+/// Same as [`Stack::usable_size`], but aborts if no allocation starts there.
 #[must_use]
 pub fn usable_size(object: Object) -> usize {
     let _errno = KeepErrno::new();
     let _inside = gate::enter();
-    STACK.usable_size(object)
+    let misuse = |misuse| STACK.misuse(Entry::UsableSize, object.as_ptr(), misuse);
+    STACK.usable_size(object).unwrap_or_else(misuse)
+}
+
+/// Same as [`Stack::usable_size`]; `None` if no allocation starts there.
+#[must_use]
+pub fn find_usable_size(object: Object) -> Option<usize> {
+    let _inside = gate::enter();
+    STACK.usable_size(object).ok()
 }
 
 /// Same as [`Stack::alloc_dense`]; after `None`, call [`alloc`].
@@ -484,6 +493,13 @@ pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
 pub unsafe fn free_dense(address: *mut u8) -> bool {
     // SAFETY: the caller's promise is passed on.
     is_ready() && giving_back(|| unsafe { STACK.free_dense(address) })
+}
+
+/// The counts of a cache. O(slots).
+#[must_use]
+pub fn cache_stats(id: CacheId) -> SlabStats {
+    let _inside = gate::enter();
+    STACK.cache(id).stats()
 }
 
 /// Same as [`Stack::stats`]; `None` if the instance has not been built.

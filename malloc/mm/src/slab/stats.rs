@@ -80,6 +80,8 @@ impl SlabStats {
 /// move objects. Parked objects count as in use, because telling the two apart would be expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
+    /// Bytes of each object.
+    pub bytes: usize,
     /// Objects of the slab that are in use, the object itself included.
     pub live: u32,
     /// All objects of the slab.

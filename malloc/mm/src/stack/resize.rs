@@ -41,20 +41,24 @@ fn block_stays(held: u32, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// Usable bytes of `object`. Aborts if it is free and the running CPU would soon hand it out.
-    pub fn usable_size(&self, object: Object) -> usize {
+    /// Usable bytes of the allocation that starts at an address. Any address is allowed; the
+    /// checks, while they are on, abort for a wrong one.
+    ///
+    /// # Errors
+    /// None starts there, or the object is free and the running CPU would soon hand it out.
+    pub fn usable_size(&self, object: Object) -> Result<usize, Misuse> {
         if let Some(size) = self.watch.size(self, Entry::UsableSize, object) {
-            return size;
+            return Ok(size);
         }
-        let owner = self.owner(Entry::UsableSize, object.as_ptr());
+        let owner = self.find(object.as_ptr())?;
         if let Owner::Object(id) = owner {
             // SAFETY: an object of this cache starts there.
             let start = unsafe { self.cache(id).start(object) };
             if self.slab.is_parked(self.context().with(self.known_cache(id)), start) {
-                self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
+                return Err(Misuse::NotInUse(id));
             }
         }
-        self.bytes_of(owner)
+        Ok(self.bytes_of(owner))
     }
 
     /// Checks that `object` can be what a request of `size` bytes at a multiple of `align`, a power

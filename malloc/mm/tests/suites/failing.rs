@@ -94,7 +94,9 @@ fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     for _ in 0..3 {
         let size = LARGEST_BLOCK + 1;
         match bed.stack.alloc(size) {
-            Some(object) => oracle.insert(object, size, bed.stack.usable_size(object), 16, 0),
+            Some(object) => {
+                oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0)
+            }
             None => refused += 1,
         }
     }
@@ -115,7 +117,7 @@ fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
 fn alloc_zeroed<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, size: usize) -> u32 {
     let Some(object) = bed.stack.alloc(Request::of(size).zeroed()) else { return 1 };
     assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
-    oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+    oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
     0
 }
 
@@ -134,7 +136,7 @@ fn resize_to<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, si
             let kept = live.bytes.min(size);
             assert!(pattern::holds(moved, kept, live.tag), "{live:?} to {size} lost bytes");
             oracle.forget(&live);
-            oracle.insert(moved, size, bed.stack.usable_size(moved), 16, 0);
+            oracle.insert(moved, size, bed.stack.usable_size(moved).unwrap(), 16, 0);
             0
         }
         None => {

@@ -137,7 +137,7 @@ impl Play {
 
     fn adopt(&mut self, object: Object, size: usize, align: usize) {
         let stack = &self.bed.stack;
-        let usable = stack.usable_size(object);
+        let usable = stack.usable_size(object).unwrap();
         assert!(stack.pages().arena().pfn(object.as_ptr()).is_some(), "memory of our own");
         if align <= 16 && size > 128 {
             let waste = usable - size;
@@ -187,7 +187,7 @@ impl Play {
         let kept = live.bytes.min(size);
         assert!(pattern::holds(moved, kept, live.tag), "realloc of {live:?} to {size} lost bytes");
         self.oracle.forget(&live);
-        let usable = self.bed.stack.usable_size(moved);
+        let usable = self.bed.stack.usable_size(moved).unwrap();
         let most = most_after_realloc(live.bytes, size);
         assert!(usable <= most, "{live:?} became {usable} bytes for {size}, at most {most}");
         self.oracle.insert(moved, size, usable, 16, 0);
@@ -536,7 +536,7 @@ fn what_grows_again_finds_the_memory_of_its_predecessor() {
             let moved = unsafe { play.bed.stack.realloc(live.object, size) }.expect("memory");
             assert!(moved == live.object, "there is room behind it, in round {round}");
             play.oracle.forget(&live);
-            let usable = play.bed.stack.usable_size(moved);
+            let usable = play.bed.stack.usable_size(moved).unwrap();
             play.oracle.insert(moved, size, usable, 16, 0);
             let held = play.bed.stack.stats().memory;
             let both = held.mappings + held.mappings_cached;

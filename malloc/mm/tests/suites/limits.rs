@@ -22,7 +22,7 @@ fn limited(bytes: usize) -> StackOptions {
 fn fill(bed: &HeapBed, oracle: &mut Oracle, size: usize) -> usize {
     let before = oracle.bytes();
     while let Some(object) = bed.stack.alloc(size) {
-        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
         let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
         assert!(used <= LIMIT, "{used} bytes in use");
         assert!(oracle.bytes() <= LIMIT, "more live bytes than the limit");
@@ -66,7 +66,7 @@ fn a_little_room_serves_whoever_fits_into_it() {
     }
     for size in [10_000, 5000, 700, 16] {
         let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
-        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
     }
     assert_eq!(bed.stack.alloc(LIMIT / 2), None);
     let live = oracle.pick(3).expect("it is live");
@@ -91,7 +91,7 @@ fn room_for_no_slab_serves_large_objects() {
     let mut oracle = Oracle::default();
     for size in [15_000, 3000] {
         let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
-        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
         bed.stack.demand(Entry::Free, object, size, Some(1));
     }
     assert_eq!(bed.stack.stats().wrong_sizes, 0);
@@ -111,7 +111,7 @@ fn realloc_to_fewer_bytes_is_never_refused() {
     for size in [3 << 20, 900_000, 30_000] {
         let mut oracle = Oracle::default();
         let object = bed.stack.alloc(size).expect("there is room");
-        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
         for filler in [1 << 20, 20_000, 100] {
             fill(&bed, &mut oracle, filler);
         }
@@ -147,7 +147,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
         // Freed extents of 6 MiB are kept; a request for 40 MiB can use none of them.
         for size in [6 << 20; 8] {
             let object = bed.stack.alloc(size).expect("48 of 64 MiB");
-            oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+            oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
         }
         free_all(&bed, &mut oracle);
         let large = bed.stack.alloc(40 << 20);
@@ -158,7 +158,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     // The kept extent of 40 MiB must make room for slabs.
     for _ in 0..3000 {
         let object = bed.stack.alloc(16 << 10).expect("48 of 64 MiB in small objects");
-        oracle.insert(object, 16 << 10, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, 16 << 10, bed.stack.usable_size(object).unwrap(), 16, 0);
     }
     free_all(&bed, &mut oracle);
     bed.assert_empty(&[]);

@@ -38,6 +38,7 @@ fn naive(cache: &Cache, slabs: &BTreeMap<usize, Vec<usize>>, object: Object) -> 
     let is_free = |page: &usize| !has_bits(*page) && !others().any(|it| pages(*it).contains(page));
     let may_go = cache.order().bytes() / PAGE <= 64;
     Occupancy {
+        bytes: cache.object_bytes(),
         live: neighbours.len() as u32,
         total: cache.objects(),
         is_sparse: false,
@@ -141,7 +142,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Sparse<S> {
     }
 
     fn adopt(&mut self, object: Object) {
-        let bytes = self.bed.stack.usable_size(object);
+        let bytes = self.bed.stack.usable_size(object).unwrap();
         self.live.insert(object, self.size, bytes, 16, 0);
     }
 

@@ -32,7 +32,7 @@ fn fill(bed: &Bed<Config>, oracle: &mut Oracle, size: usize) -> usize {
             }
             continue;
         };
-        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        oracle.insert(object, size, bed.stack.usable_size(object).unwrap(), 16, 0);
         let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
         assert!(used <= LIMIT, "{used} bytes in use");
     }

@@ -115,7 +115,7 @@ impl Play {
     }
 
     fn insert(&mut self, object: quarry_sys::percpu::Object, size: usize, align: u32, mark: usize) {
-        let bytes = self.bed.stack.usable_size(object);
+        let bytes = self.bed.stack.usable_size(object).unwrap();
         self.oracle.insert(object, size, bytes, 1 << align, mark);
     }
 
@@ -353,7 +353,7 @@ fn play_short(bed: &HeapBed) {
     for (number, object) in objects.into_iter().enumerate().filter(|(number, _)| number % 3 > 0) {
         if number % 7 == 0 {
             // SAFETY: it is live; a refused realloc leaves it so, and it goes with its heap.
-            let _ = unsafe { stack.realloc(object, 2 * stack.usable_size(object)) };
+            let _ = unsafe { stack.realloc(object, 2 * stack.usable_size(object).unwrap()) };
         } else {
             // SAFETY: it is live.
             unsafe { stack.free(object) };

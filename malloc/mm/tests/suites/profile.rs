@@ -200,7 +200,7 @@ fn a_sample_is_as_any_other_object() {
             // After some requests the class counts as used, and has slabs of its own.
             (0..20).for_each(|_| free(&bed, alloc(&bed, *size)));
             let object = alloc(&bed, *size);
-            let usable = bed.stack.usable_size(object);
+            let usable = bed.stack.usable_size(object).unwrap();
             free(&bed, object);
             usable
         })
@@ -212,7 +212,7 @@ fn a_sample_is_as_any_other_object() {
         let before = samples();
         let object = alloc(&bed, Request::of(size).zeroed());
         assert_eq!(samples(), before + 1, "{size} bytes");
-        assert_eq!(bed.stack.usable_size(object), usual, "of {size}");
+        assert_eq!(bed.stack.usable_size(object).unwrap(), usual, "of {size}");
         assert_eq!(bed.stack.fast.usable(object), None);
         // SAFETY: the test owns the object's `usual` bytes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(object.as_ptr(), usual) };
@@ -291,12 +291,12 @@ fn samples_outlive_their_profile_and_change_no_other() {
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     let old: Vec<_> = [40, 5000, 200_000, 3 << 20].map(|size| alloc(&bed, size)).into();
     bed.stack.watch.0.stop(&bed.stack);
-    let usable: Vec<_> = old.iter().map(|object| bed.stack.usable_size(*object)).collect();
+    let usable: Vec<_> = old.iter().map(|object| bed.stack.usable_size(*object).unwrap()).collect();
     bed.stack.watch.0.start(&bed.stack, &options(1)).expect("nobody is busy");
     assert_eq!(read(&bed).len(), 0, "a new profile begins with nothing");
     let new = alloc(&bed, 40);
     for (object, usable) in old.into_iter().zip(usable) {
-        assert_eq!(bed.stack.usable_size(object), usable);
+        assert_eq!(bed.stack.usable_size(object).unwrap(), usable);
         free(&bed, object);
     }
     assert_eq!(read(&bed)[&(1, false)].0[..3], [1, 40, 0], "the frees belong to the first one");

@@ -124,7 +124,7 @@ impl<C: StackConfig> Trader<'_, C> {
     fn adopt(&mut self, object: Object) {
         self.tags += 1;
         let tag = (self.number as u64 + 1) << 40 | self.tags;
-        let bytes = self.market.stack.usable_size(object);
+        let bytes = self.market.stack.usable_size(object).unwrap();
         pattern::fill(object, bytes, tag);
         self.bytes += bytes;
         self.held.push(Parcel { object, bytes, tag });

@@ -34,7 +34,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
     fn check(&self) {
         let stack = &self.bed.stack;
         let usage = stack.stats().heap;
-        let sizes = || self.held.iter().map(|object| stack.usable_size(*object));
+        let sizes = || self.held.iter().map(|object| stack.usable_size(*object).unwrap());
         let used: usize = sizes().filter(|size| *size <= LARGEST_BLOCK).sum();
         let mapped: usize = sizes().filter(|size| *size > LARGEST_BLOCK).sum();
         assert_eq!(usage.used_bytes, used, "{usage:?}");

@@ -48,7 +48,7 @@ fn play<C: StackConfig>(stack: &Stack<C>) {
     for size in sizes {
         for request in [Request::of(size), Request::of(size).aligned(4096).zeroed()] {
             let object = stack.alloc(request).expect("memory");
-            assert!(stack.usable_size(object) >= size);
+            assert!(stack.usable_size(object).unwrap() >= size);
             stack.demand(Entry::FreeSized, object, size, Some(request.align));
             // SAFETY: the object has `size` bytes, and only this test uses it.
             unsafe { object.as_ptr().write_bytes(7, size) };
@@ -127,7 +127,7 @@ fn small_hardened_objects_need_no_slow_path() {
     assert!(slow.into_iter().all(|object| free(object).is_some()));
 
     let object = alloc(100, true).expect("the running CPU has some");
-    assert_eq!(stack.usable_size(object), 100);
+    assert_eq!(stack.usable_size(object).unwrap(), 100);
     // SAFETY: the object has 100 bytes.
     let bytes = unsafe { core::slice::from_raw_parts(object.as_ptr(), 100) };
     assert_eq!(bytes, [0; 100]);

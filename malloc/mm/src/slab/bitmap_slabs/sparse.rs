@@ -195,6 +195,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
             weight <= others || weight <= others * 9 / 8 && own <= dense
         });
         Some(Occupancy {
+            bytes: cache.object_bytes(),
             live: own as u32,
             total: cache.objects(),
             slabs: lists.nr_slabs,
