@@ -19,7 +19,7 @@ use quarry_mm::heap::{LARGEST_REQUEST, classes};
 use quarry_mm::stack::{Entry, MIN_ALIGN, StackStats};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::own_stack;
-use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Flags of a request: log2 of the alignment, zeroed memory, and no cache of a thread.
 const ALIGN: c_int = 0x3f;
@@ -221,8 +221,15 @@ controls! {
     PageHeapUnmapped: "tcmalloc.pageheap_unmapped_bytes"
     ThreadCaches: "tcmalloc.current_total_thread_cache_bytes"
     ;
-    // By these Valkey defragments its memory.
+    // By these Valkey defragments its memory, and redis from 8 on starts.
     full:
+    CreateArena: "arenas.create"
+    CreateCache: "tcache.create"
+    FlushCache: "tcache.flush"
+    DestroyCache: "tcache.destroy"
+    ActivePages: "stats.arenas.#.pactive"
+    SmallAllocated: "stats.arenas.#.small.allocated"
+    LargeAllocated: "stats.arenas.#.large.allocated"
     BinRegions: "arenas.bin.#.nregs"
     UsedRegions: "stats.arenas.#.bins.#.curregs"
     UsedSlabs: "stats.arenas.#.bins.#.curslabs"
@@ -258,6 +265,14 @@ const VERSION: &CStr =
 const EXTENTS: usize = 4 * (LARGEST_REQUEST / classes::LARGEST).ilog2() as usize;
 /// How often the program has refreshed the statistics. All but those of bins are always fresh.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
+/// Numbers of arenas and caches that jemalloc's flags have room for.
+#[cfg(feature = "full")]
+const MOST_CREATED: usize = 0xffe;
+/// Number of arenas: Quarry's own, and those that the program has created, in which nothing is.
+static ARENAS: AtomicUsize = AtomicUsize::new(1);
+/// How many caches of its own the program has created, in which nothing is.
+#[cfg(feature = "full")]
+static CACHES: AtomicUsize = AtomicUsize::new(0);
 
 /// A name of mallctl as numbers, one for each part: first that of the control, then the numbers
 /// in the name, each at its place. (So a program that writes another number there finds that arena
@@ -386,6 +401,15 @@ impl Exchange {
 
 #[cfg(feature = "full")]
 impl Exchange {
+    /// Takes the number of a cache. Quarry has nothing to do with it.
+    fn take_number(&self) -> c_int {
+        if !self.old.is_null() || !self.old_length.is_null() {
+            return libc::EPERM;
+        }
+        let is_number = !self.new.is_null() && self.new_length == size_of::<c_uint>();
+        if is_number { 0 } else { libc::EINVAL }
+    }
+
     /// Hands out the utilization of each pointer that is given: what the query of a single one
     /// tells, or three words of it for each of a batch.
     fn utilization(&self, is_batch: bool) -> c_int {
@@ -425,6 +449,12 @@ fn active(stats: &StackStats) -> usize {
     stats.budget.used.saturating_sub(stats.budget.slab_reclaimable).max(allocated(stats))
 }
 
+/// Bytes of `allocated` in slabs.
+#[cfg(feature = "full")]
+fn small(stats: &StackStats) -> usize {
+    stats.memory.objects.min(allocated(stats))
+}
+
 /// Bytes that may be in memory, without Quarry's descriptors.
 fn held(stats: &StackStats) -> usize {
     (stats.budget.used + stats.budget.free_dirty).max(active(stats))
@@ -451,7 +481,7 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         Control::Purge | Control::Decay => exchange.command(|| {
             let _ = Quarry::trim();
         }),
-        Control::Arenas => uint(1),
+        Control::Arenas => uint(ARENAS.load(Relaxed) as c_uint),
         Control::Page => size(FRAME_BYTES),
         Control::Quantum => size(bins::QUANTUM),
         Control::Bins => uint(bins::COUNT as c_uint),
@@ -469,20 +499,34 @@ fn control(mib: &Mib, exchange: &Exchange) -> c_int {
         Control::PageHeapFree => now(|stats| stats.budget.free_dirty),
         Control::ThreadCaches => now(|stats| stats.heap.parked_bytes),
         #[cfg(feature = "full")]
-        Control::BinRegions => uint(bins::regions(number) as c_uint),
-        #[cfg(feature = "full")]
-        Control::UsedRegions | Control::UsedSlabs | Control::PartialSlabs => {
-            let [used, slabs, partial] = bins::counts(number);
-            size(match control {
-                Control::UsedRegions => used,
-                Control::UsedSlabs => slabs,
-                _ => partial,
-            })
+        _ => control_of_full(control, number, mib.parts[2], exchange),
+    }
+}
+
+/// The rest of `control`, for the arena with this number, if it is in the name.
+#[cfg(feature = "full")]
+fn control_of_full(control: Control, number: usize, arena: usize, exchange: &Exchange) -> c_int {
+    let uint = |value: usize| exchange.read_only(Value::uint(value as c_uint));
+    let size = |value| exchange.read_only(Value::size(value));
+    let is_empty = (1..ARENAS.load(Relaxed)).contains(&arena);
+    let now = |of| if is_empty { size(0) } else { figure(of).map_or(libc::EAGAIN, size) };
+    let count = |which| size(if is_empty { 0 } else { bins::counts(number)[which] });
+    match control {
+        Control::CreateArena => {
+            let more = |arenas| (arenas < MOST_CREATED).then_some(arenas + 1);
+            ARENAS.fetch_update(Relaxed, Relaxed, more).map_or(libc::EAGAIN, uint)
         }
-        #[cfg(feature = "full")]
-        Control::Utilization | Control::Utilizations => {
-            exchange.utilization(matches!(control, Control::Utilizations))
-        }
+        Control::CreateCache => uint(CACHES.fetch_add(1, Relaxed) % MOST_CREATED),
+        Control::ActivePages => now(|stats| active(stats) / FRAME_BYTES),
+        Control::SmallAllocated => now(small),
+        Control::LargeAllocated => now(|stats| allocated(stats) - small(stats)),
+        Control::BinRegions => uint(bins::regions(number)),
+        Control::UsedRegions => count(0),
+        Control::UsedSlabs => count(1),
+        Control::PartialSlabs => count(2),
+        Control::Utilization => exchange.utilization(false),
+        Control::Utilizations => exchange.utilization(true),
+        _ => exchange.take_number(),
     }
 }
 

@@ -1,10 +1,12 @@
 /* The functions that jemalloc has beside malloc's, found by name. It runs on jemalloc, too
- * (TEST_PEER=1). */
+ * (TEST_PEER=1). "full": also creates arenas and caches, which libquarry.so refuses. */
 #include "check.h"
 
 #define ALIGN(bits) (bits)
 #define ZERO 0x40
 #define NO_CACHE 0x100
+#define CACHE(number) ((int)((number) + 2) << 8)
+#define ARENA(number) ((int)((number) + 1) << 20)
 
 static void *(*mallocx)(size_t, int), *(*rallocx)(void *, size_t, int);
 static size_t (*xallocx)(void *, size_t, size_t, int), (*sallocx)(const void *, int);
@@ -153,12 +155,101 @@ static void names_have_numbers(void)
     CHECK(mallctlbymib(mib, 2, &last, &bytes, NULL, 0) == ENOENT, "numbers");
 }
 
+static unsigned create(const char *name)
+{
+    unsigned number = ~0u;
+    size_t length = sizeof(number);
+    int error = mallctl(name, &number, &length, NULL, 0);
+    CHECK(error == 0 && number < 4094, "%s: %d, %u", name, error, number);
+    return number;
+}
+
+static size_t of_arena(unsigned arena, const char *figure)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "stats.arenas.%u.%s", arena, figure);
+    return size_of(name);
+}
+
+static unsigned arenas(void)
+{
+    unsigned count;
+    size_t length = sizeof(count);
+    CHECK(mallctl("arenas.narenas", &count, &length, NULL, 0) == 0, "narenas");
+    return count;
+}
+
+/* As redis from 8 on does, which gives its scripts an arena and each interpreter a cache. */
+static void creates(void)
+{
+    unsigned before = arenas(), arena = create("arenas.create"), other = create("arenas.create");
+    unsigned caches[] = {create("tcache.create"), create("tcache.create")};
+    CHECK(arena == before && other == before + 1 && arenas() == before + 2, "%u, %u", arena, other);
+    CHECK(caches[0] != caches[1], "%u twice", caches[0]);
+    for (size_t i = 0; i < LENGTH(caches); i++)
+        allocates(ARENA(arena) | CACHE(caches[i]));
+    CHECK(mallctl("tcache.flush", NULL, NULL, &caches[0], sizeof(unsigned)) == 0, "flush");
+    for (size_t i = 0; i < LENGTH(caches); i++)
+        CHECK(mallctl("tcache.destroy", NULL, NULL, &caches[i], sizeof(unsigned)) == 0, "destroy");
+    /* Servers that create a cache for each of many interpreters do not run out of them. */
+    for (unsigned i = 0; i < 10000; i++) {
+        unsigned cache = create("tcache.create");
+        CHECK(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof(cache)) == 0, "%u", cache);
+    }
+    size_t mapped = 4 * MIB;
+    char *object = mallocx(1000, ARENA(arena)), *mapping = mallocx(mapped, ARENA(arena));
+    CHECK(object != NULL && mapping != NULL, "mallocx");
+    refresh();
+    size_t small = of_arena(4096, "small.allocated"), large = of_arena(4096, "large.allocated");
+    CHECK(small >= 1000 && large >= mapped, "%zu, %zu", small, large);
+    if (testing_a_peer())
+        return;
+    CHECK(small + large == size_of("stats.allocated"), "%zu, %zu", small, large);
+    CHECK(of_arena(0, "small.allocated") == small, "%zu", small);
+    CHECK(of_arena(4096, "pactive") * PAGE == size_of("stats.active") / PAGE * PAGE, "pactive");
+    /* All memory is that of the first arena. */
+    static const char *const NONE[] = {"pactive", "small.allocated", "large.allocated", "pmuzzy",
+        "bins.30.curregs", "bins.30.curslabs", "bins.30.nonfull_slabs"};
+    for (size_t i = 0; i < LENGTH(NONE); i++)
+        CHECK(of_arena(arena, NONE[i]) == 0 && of_arena(other, NONE[i]) == 0, "%s", NONE[i]);
+    dallocx(mapping, ARENA(arena));
+    CHECK(of_arena(0, "large.allocated") <= large - mapped, "%zu", large);
+    dallocx(object, ARENA(arena));
+}
+
+static void refuses_wrong_numbers(void)
+{
+    static const char *const NAMES[] = {"tcache.flush", "tcache.destroy"};
+    unsigned number = create("tcache.create"), out;
+    size_t length = sizeof(out), wide = number;
+    for (size_t i = 0; i < LENGTH(NAMES); i++) {
+        const char *name = NAMES[i];
+        CHECK(mallctl(name, &out, &length, &number, sizeof(number)) == EPERM, "%s", name);
+        CHECK(mallctl(name, NULL, NULL, NULL, 0) == EINVAL, "%s", name);
+        CHECK(mallctl(name, NULL, NULL, &wide, sizeof(wide)) == EINVAL, "%s", name);
+    }
+    CHECK(mallctl("tcache.create", &out, &length, &number, sizeof(number)) == EPERM, "tcache");
+    if (testing_a_peer())
+        return;
+    /* An arena would need the program's functions for its extents. */
+    void *hooks = NULL;
+    CHECK(mallctl("arenas.create", &out, &length, &hooks, sizeof(hooks)) == EPERM, "hooks");
+    int error = 0;
+    unsigned made = arenas();
+    for (unsigned last = made; error == 0; made++) {
+        error = mallctl("arenas.create", &last, &length, NULL, 0);
+        CHECK(error != 0 || last == made, "%u after %u", last, made);
+    }
+    CHECK(error == EAGAIN && made > 1000 && made <= 4096, "%d after %u", error, made);
+    CHECK(of_arena(4096, "small.allocated") > 0, "the figures of all arenas");
+}
+
 static void note(void *printed, const char *text)
 {
     *(size_t *)printed += strlen(text);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
     if (!testing_a_peer())
         require_quarry();
@@ -175,6 +266,10 @@ int main(void)
     tells_what_it_holds();
     refuses_what_it_has_not();
     names_have_numbers();
+    if (count > 1 && strcmp(arguments[1], "full") == 0) {
+        creates();
+        refuses_wrong_numbers();
+    }
     size_t printed = 0;
     malloc_stats_print(note, &printed, NULL);
     CHECK(printed > 0, "nothing printed");
