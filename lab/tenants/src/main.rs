@@ -8,7 +8,6 @@
 mod pool;
 mod query;
 
-use pool::GroupPool;
 use quarry::Quarry;
 use query::{Outcome, Query, table};
 use std::thread;
@@ -43,7 +42,10 @@ fn ratios(name: &str, outcome: &Outcome) {
 
 fn main() {
     let table = table(ROWS);
-    let run = |name: &'static str, sql, limit| Query { name, sql, limit, table: table.clone() }.run();
+    let run = |name: &'static str, sql, limit| {
+        let table = table.clone();
+        Query { name, sql, limit, table }.run()
+    };
     println!("{:<20} {:>8} {:>8} {:>7}  result", "query", "charged", "reserved", "CPU s");
 
     let whole = [("aggregate", AGGREGATE), ("sort", SORT), ("join", JOIN)]

@@ -1,12 +1,13 @@
 //! A memory pool of DataFusion that asks a group what its query is charged for.
 
-use crate::MIB;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
 use quarry::Group;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const MIB: usize = 1 << 20;
 
 /// A reservation that would bring the group's charge above the limit fails; then operators spill,
 /// or the query fails. The engine reserves little of what it allocates ahead, so the charge may

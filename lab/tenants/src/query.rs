@@ -1,6 +1,6 @@
 //! One query, on a thread inside a group of its own.
 
-use crate::GroupPool;
+use crate::pool::GroupPool;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::common::Result;
 use datafusion::common::hash_utils::create_hashes;
@@ -24,7 +24,7 @@ pub struct Query {
     pub table: Arc<MemTable>,
 }
 
-/// What came of a query.
+/// The result of a query.
 pub struct Outcome {
     /// Number of rows.
     pub rows: usize,

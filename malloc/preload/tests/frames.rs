@@ -41,7 +41,7 @@ const LIMITS: [(&str, u64); 19] = [
     ("quarry_reclaim", 4096),
     ("quarry_limit_wait", 4224),
     // The page cache.
-    ("quarry_page_", 6144),
+    ("quarry_page_", 6208),
     ("quarry_mapping_", 6400),
     ("quarry_page_dirty", 1536),
 ];

@@ -8,9 +8,10 @@
 //!
 //! A sample in an own heap is a block or mapping of that heap, whose descriptor has the number.
 //!
-//! To the program a sample of `malloc` is like any other object of its size: `malloc_usable_size` returns the
-//! same, and `realloc` leaves it in place in the same cases. An object that `realloc` moves or
-//! resizes counts as freed and allocated again, and so may become a sample or cease to be one.
+//! To the program a sample of `malloc` is like any other object of its size: `malloc_usable_size`
+//! returns the same, and `realloc` leaves it in place in the same cases. An object that `realloc`
+//! moves or resizes counts as freed and allocated again, and so may become a sample or cease to be
+//! one.
 
 use super::profile::{HeapProfile, NO_RECORD, Sampled};
 use quarry_mm::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};

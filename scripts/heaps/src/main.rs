@@ -20,7 +20,8 @@ type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
 type New = unsafe extern "C" fn() -> *mut c_void;
 type AllocIn = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type Destroy = unsafe extern "C" fn(*mut c_void);
-type Control = unsafe extern "C" fn(*const c_char, *mut u32, *mut usize, *mut c_void, usize) -> c_int;
+type Control =
+    unsafe extern "C" fn(*const c_char, *mut u32, *mut usize, *mut c_void, usize) -> c_int;
 type AllocX = unsafe extern "C" fn(usize, c_int) -> *mut c_void;
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {

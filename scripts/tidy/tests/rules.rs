@@ -40,6 +40,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "lab/redb/",
     "lab/rusqlite/",
     "bench/compare/witness/",
+    "scripts/heaps/",
 ];
 
 /// Modules that forbid `unsafe`. A file inside them that cannot do without declares it to

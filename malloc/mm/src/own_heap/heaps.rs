@@ -390,7 +390,8 @@ impl OwnHeaps {
     }
 
     /// Ends a heap: its slabs and blocks are gone, and still name it. Takes mappings out, and
-    /// returns the first of them. `end_sample` gets the records of samples that are gone. Fails with `Dead` if the heap has ended already.
+    /// returns the first of them. `end_sample` gets the records of samples that are gone. Fails
+    /// with `Dead` if the heap has ended already.
     pub(crate) fn destroy(
         &self,
         groups: &Groups,

@@ -26,7 +26,8 @@ static void find(void *place, const char *name)
 
 #define FIND(function) find(&function, #function)
 
-/* Whether all `count` bytes are `value`. A loop over them takes minutes in an emulated machine. */
+/* Returns whether all `count` bytes are `value`. A loop over them takes minutes in an emulated
+ * machine. */
 static int all_are(unsigned char value, const unsigned char *bytes, size_t count)
 {
     return count == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, count - 1) == 0);

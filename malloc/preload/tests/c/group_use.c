@@ -177,7 +177,7 @@ static void pressure(void)
     end(group);
 }
 
-/* What is left when a group ends stays usable, is charged to the group above, and goes. */
+/* A group leaves objects, which stay usable and are charged to the group above. */
 static void rest(void)
 {
     int above = make(0, "above", SIZE_MAX), group = make(above, "group", SIZE_MAX);

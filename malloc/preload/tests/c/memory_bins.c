@@ -17,7 +17,7 @@ int mallctl(const char *, void *, size_t *, void *, size_t);
 int mallctlnametomib(const char *, size_t *, size_t *);
 int mallctlbymib(const size_t *, size_t, void *, size_t *, void *, size_t);
 
-/* What a query tells of one pointer, in the order of a batch. */
+/* The answers of a query about one pointer, in the order of a batch. */
 struct told {
     size_t free, regions, bytes;
 };
