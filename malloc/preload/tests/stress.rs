@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Run, calls_between_marks, program};
+use crate::support::{Run, calls_between_marks, linked_program, program};
 
 fn stress(arguments: &str) {
     Run::new(program("stress.c")).args(arguments.split_whitespace()).finish().success();
@@ -46,6 +46,16 @@ fn forks_and_signals() {
     stress("4 6 40000 fork signals");
 }
 
+fn stress_heaps(arguments: &str) {
+    let run = Run::full(linked_program("stress_heaps.c")).without_stats();
+    run.args(arguments.split_whitespace()).finish().success();
+}
+
+#[test]
+fn heaps_and_groups_that_come_and_go() {
+    stress_heaps("5 8 500");
+}
+
 /// Runs `QUARRY_SOAK_SECONDS=N` seconds with new seeds; otherwise one round.
 #[test]
 fn soak() {
@@ -61,6 +71,7 @@ fn soak() {
         for shape in ["1 100000", "2 100000 signals", "8 20000 fork", "64 3000 fork signals"] {
             stress(&format!("{seed} {shape}"));
         }
+        stress_heaps(&format!("{seed} 8 2000"));
         if Instant::now() >= end {
             break;
         }

@@ -10,9 +10,9 @@ use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::thread_note;
 
-/// The heap that serves the running thread, which lives.
+/// The heap that serves the running thread, which lives; `None` outside of groups.
 pub(crate) fn heap() -> Option<OwnHeapId> {
-    let number = thread_note::get();
+    let number = if have_been_entered() { thread_note::get() } else { 0 };
     let heap = STACK.own.heap(number).filter(|_| number != 0)?;
     Some(OwnHeapId { number, generation: heap.generation() })
 }
@@ -24,9 +24,7 @@ pub(crate) fn alloc_at_hand(size: usize) -> Option<Object> {
         return None;
     }
     match thread_note::get() {
-        0 if STACK.instruments.is_only(Instrument::Groups) => {
-            STACK.fast.alloc_of(classes::of(size))
-        }
+        0 if STACK.instruments.are_only_groups() => STACK.fast.alloc_of(classes::of(size)),
         0 => None,
         _ if size > LARGEST || STACK.instruments.has(Instrument::Profile) => None,
         note => {

@@ -483,6 +483,10 @@ pub fn find_usable_size(object: Object) -> Option<usize> {
 
 /// Same as [`Stack::alloc_dense`]; after `None`, call [`alloc`].
 pub fn alloc_dense(size: usize, align: usize) -> Option<Object> {
+    #[cfg(feature = "heaps")]
+    if let Some(heap) = inside::heap() {
+        return alloc_own(heap, Request::of(size).aligned(align.max(MIN_ALIGN)), "mallocx");
+    }
     on_instance(size, || STACK.alloc_dense(size, align))?
 }
 

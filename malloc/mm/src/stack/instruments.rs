@@ -46,10 +46,10 @@ impl Instruments {
         Self(AtomicU8::new(0))
     }
 
-    /// Returns whether any instrument is on.
+    /// Returns whether any instrument is on, not counting groups, which record nothing.
     #[inline]
     pub fn are_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.0.load(Ordering::Relaxed) & !Instrument::Groups.bit() != 0
     }
 
     /// Returns whether `instrument` is on.
@@ -58,10 +58,16 @@ impl Instruments {
         self.0.load(Ordering::Relaxed) & instrument.bit() != 0
     }
 
-    /// Returns whether `instrument` is on, and no other.
+    /// Returns whether `instrument` is on, and no other, not counting groups.
     #[inline(always)]
     pub fn is_only(&self, instrument: Instrument) -> bool {
-        self.0.load(Ordering::Relaxed) == instrument.bit()
+        self.0.load(Ordering::Relaxed) & !Instrument::Groups.bit() == instrument.bit()
+    }
+
+    /// Returns whether threads have entered groups, and no other instrument is on.
+    #[inline(always)]
+    pub fn are_only_groups(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Instrument::Groups.bit()
     }
 
     pub(super) fn switch(&self, instrument: Instrument, on: bool) {

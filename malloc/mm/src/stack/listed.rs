@@ -4,7 +4,6 @@
 //! In the latter case the child loses the block, like an object in use by a thread that it lacks.
 
 use super::instance::{Stack, StackConfig};
-use super::instruments::Instrument;
 use crate::frame::{FRAME_BYTES, Kind};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::clear::clear;
@@ -18,7 +17,7 @@ impl<C: StackConfig> Stack<C> {
         // With an instrument on, or before the stack is ready, `small_end` is 0.
         let is_block = size > classes::LARGEST && size <= LARGEST_BLOCK;
         let is_open = self.fast.small_end.load(Ordering::Acquire) != 0
-            || cfg!(feature = "heaps") && self.instruments.is_only(Instrument::Groups);
+            || cfg!(feature = "heaps") && self.instruments.are_only_groups();
         if !is_block || !is_open {
             return None;
         }

@@ -60,6 +60,8 @@ static void check_tree(void)
 /* Each function charges what it hands out, and only inside. */
 static void functions(void)
 {
+    enum { PAST_CACHES = 1 << 8 };
+    void *(*mallocx)(size_t, int) = (void *(*)(size_t, int))dlsym(RTLD_DEFAULT, "mallocx");
     int group = make(0, "functions", SIZE_MAX);
     char *outside = malloc(100);
     CHECK(in_use(group) == 0, "nothing was allocated inside");
@@ -69,7 +71,8 @@ static void functions(void)
         int before = enter(group);
         char *objects[] = {malloc(size), calloc(1, size), realloc(NULL, size),
                            aligned_alloc(64, size), memalign(256, size), valloc(size),
-                           pvalloc(size), reallocarray(NULL, size, 1), aligned};
+                           pvalloc(size), reallocarray(NULL, size, 1), mallocx(size, 0),
+                           mallocx(size, PAST_CACHES), aligned};
         CHECK(posix_memalign(&aligned, 1024, size) == 0, "no memory");
         objects[LENGTH(objects) - 1] = aligned;
         leave(before);
