@@ -74,6 +74,7 @@ steps_of_all=(
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
+    "tenants    queries of DataFusion in groups: spills, errors and charges"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
@@ -267,6 +268,8 @@ step_lab_tests() {
 
 # scripts/one-heap.sh skips the step where RocksDB is not installed.
 step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
+
+step_tenants() { scripts/tenants.sh; }
 
 step_model() {
     [[ -n $all ]] || local -x QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-1}

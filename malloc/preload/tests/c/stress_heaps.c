@@ -3,9 +3,9 @@
  *
  *     stress_heaps SEED THREADS ROUNDS
  *
- * Each round of a thread makes a heap in a group that it has just made, fills it, frees, resizes and
- * resets some of it, and ends both. Objects of shared heaps, and those that malloc has handed out
- * inside groups which are gone by then, go to other threads, which free them.
+ * Each round of a thread makes a heap in a group that it has just made, fills it, frees, resizes
+ * and resets some of it, and ends both. Objects of shared heaps, and those that malloc has handed
+ * out inside groups which are gone by then, go to other threads, which free them.
  */
 #include "check.h"
 #include <pthread.h>
