@@ -1,68 +1,54 @@
 //! Groups, and threads inside them, from C.
 
-use crate::support::{Run, example_with, linked_program, modes, skipped};
+use crate::support::{Run, example_with, in_every_mode, linked_program, skipped, with_few_samples};
 
 fn part(name: &str) -> Run {
     Run::full(linked_program("group_use.c")).arg(name)
 }
 
-/// Demands that a part succeeds in every mode.
-fn succeeds(name: &str) {
-    for mode in modes() {
-        part(name).without_stats().in_mode(mode).finish().success();
-    }
-}
-
-/// [`succeeds`] where few objects are samples, each of which takes a page.
-fn succeeds_unsampled(name: &str) {
-    for run in modes().filter_map(|mode| mode.with_few_samples(part(name).without_stats())) {
-        run.finish().success();
-    }
-}
-
 #[test]
 fn every_function_charges_what_it_hands_out_inside() {
-    succeeds("functions");
+    in_every_mode(|| part("functions"));
 }
 
 #[test]
 fn a_group_at_its_limit_harms_no_other() {
-    succeeds_unsampled("limit");
+    with_few_samples(|| part("limit"));
 }
 
 #[test]
 fn the_function_of_the_group_at_its_limit_is_called() {
-    succeeds("pressure");
+    in_every_mode(|| part("pressure"));
 }
 
 #[test]
 fn what_a_group_leaves_is_charged_to_the_group_above() {
-    succeeds("rest");
+    in_every_mode(|| part("rest"));
 }
 
 #[test]
 fn threads_end_inside_groups() {
-    succeeds("threads");
+    in_every_mode(|| part("threads"));
 }
 
 #[test]
 fn a_child_has_only_the_thread_that_forks() {
-    succeeds("forks");
+    in_every_mode(|| part("forks"));
 }
 
 #[test]
 fn heaps_in_a_group_share_its_limit() {
-    succeeds("heaps");
+    in_every_mode(|| part("heaps"));
 }
 
 #[test]
 fn errors_have_their_errno() {
-    succeeds("errors");
+    in_every_mode(|| part("errors"));
 }
 
 #[test]
 fn a_tree_adds_up_after_random_requests() {
-    succeeds("random");
+    in_every_mode(|| part("random"));
 }
 
 #[test]

@@ -1,56 +1,39 @@
 //! Heaps of the program, from C.
 
-use crate::support::{Run, example, linked_program, modes};
+use crate::support::{Run, example, in_every_mode, linked_program, modes, with_few_samples};
 
 fn part(name: &str) -> Run {
     Run::full(linked_program("heap_use.c")).arg(name)
 }
 
-/// Demands that a part succeeds in every mode.
-fn succeeds(name: &str) {
-    for mode in modes() {
-        part(name).without_stats().in_mode(mode).finish().success();
-    }
-}
-
-/// [`succeeds`] where few objects are samples, each of which takes a page.
-fn succeeds_unsampled(name: &str) {
-    for run in modes().filter_map(|mode| mode.with_few_samples(part(name).without_stats())) {
-        run.finish().success();
-    }
-}
-
 #[test]
 fn objects_come_and_go_by_the_standard_functions() {
-    succeeds("use");
+    in_every_mode(|| part("use"));
 }
 
 #[test]
 fn realloc_into_a_heap_moves() {
-    succeeds("moves");
+    in_every_mode(|| part("moves"));
 }
 
 #[test]
 fn a_reset_frees_all() {
-    succeeds_unsampled("reset");
+    with_few_samples(|| part("reset"));
 }
 
 #[test]
 fn the_limit_is_told_before_it_refuses() {
-    succeeds_unsampled("limit");
+    with_few_samples(|| part("limit"));
 }
 
 #[test]
 fn errors_have_their_errno() {
-    succeeds("errors");
+    in_every_mode(|| part("errors"));
 }
 
 #[test]
 fn containers_of_cxx() {
-    let run = || Run::full(linked_program("cxx_heaps.cpp")).without_stats();
-    for run in modes().filter_map(|mode| mode.with_few_samples(run())) {
-        run.finish().success();
-    }
+    with_few_samples(|| Run::full(linked_program("cxx_heaps.cpp")));
 }
 
 #[test]
@@ -60,14 +43,12 @@ fn a_hundred_thousand_heaps() {
 
 #[test]
 fn threads_share_a_heap_and_have_their_own() {
-    succeeds("threads");
+    in_every_mode(|| part("threads"));
 }
 
 #[test]
 fn children_use_every_heap() {
-    for mode in modes() {
-        part("forks").without_stats().in_mode(mode).finish().success();
-    }
+    in_every_mode(|| part("forks"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) use group::Group;
 pub(crate) use library::{
     DEFAULT_SLAB, archive, full_library, is_full, libraries, library, slab_policy, testing_a_peer,
 };
-pub(crate) use modes::{Mode, modes};
+pub(crate) use modes::{Mode, in_every_mode, modes, with_few_samples};
 pub(crate) use run::{Outcome, Run, Running, scratch};
 pub(crate) use skip::skipped;
 pub(crate) use stats::Stats;

@@ -39,6 +39,18 @@ pub(crate) fn modes() -> impl Iterator<Item = Mode> {
     SHORT.into_iter().chain(others.iter().copied())
 }
 
+/// Demands that a program succeeds in every mode.
+pub(crate) fn in_every_mode(run: impl Fn() -> Run) {
+    modes().for_each(|mode| drop(run().without_stats().in_mode(mode).finish().success()));
+}
+
+/// The same with few samples, each of which takes a page.
+pub(crate) fn with_few_samples(run: impl Fn() -> Run) {
+    for run in modes().filter_map(|mode| mode.with_few_samples(run().without_stats())) {
+        run.finish().success();
+    }
+}
+
 impl Mode {
     /// Returns whether no instrument is ever on.
     pub(crate) fn is_plain(self) -> bool {
