@@ -132,7 +132,7 @@ pub extern "C" fn quarry_group_leave(before: c_int) -> c_int {
 /// Bytes that are charged to a group; 0 with EINVAL if there is no such group.
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_group_used(group: c_int) -> usize {
-    group_of(group).map_or(0, |group| group.usage().used)
+    group_of(group).map_or(0, |group| group.used())
 }
 
 /// Writes the use of a group to the first `bytes` bytes of `out`. Returns 0, or -1 with EINVAL.

@@ -68,6 +68,8 @@ extern "C" fn in_child() {
     let had_others = HAD_OTHERS.load(Ordering::Relaxed);
     if had_others {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
+        #[cfg(feature = "heaps")]
+        crate::inside::adopt_in_child();
         if is_ready() {
             zones().budget().adopt_in_child();
         }
@@ -79,8 +81,6 @@ extern "C" fn in_child() {
     }
     background::end_fork(had_others);
     heap_profile::adopt_in_child();
-    #[cfg(feature = "heaps")]
-    crate::inside::adopt_in_child(task::current());
     // Starts no thread if a signal handler has interrupted work on the instance, and forks.
     if record::wants_thread() && is_ready() && is_at_rest() {
         let _errno = KeepErrno::new();

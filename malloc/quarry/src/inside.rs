@@ -8,6 +8,7 @@ use quarry_mm::own_heap::{LARGEST, OwnHeapId};
 use quarry_mm::stack::Instrument;
 use quarry_mm::zone::GroupId;
 use quarry_sys::percpu::Object;
+use quarry_sys::primitive::task;
 use quarry_sys::thread_note;
 
 /// The heap that serves the running thread, which lives; `None` outside of groups.
@@ -62,9 +63,6 @@ pub(crate) fn outside<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// In the child of a fork, where other threads are lost.
-pub(crate) fn adopt_in_child(me: usize) {
-    if have_been_entered() {
-        STACK.groups.adopt_in_child(me, current());
-    }
-    STACK.own.each().for_each(|(_, heap)| heap.telling.adopt(me));
+pub(crate) fn adopt_in_child() {
+    STACK.groups.adopt_in_child(task::current(), current());
 }

@@ -177,4 +177,6 @@ pub struct Scanned {
     pub dirty: u64,
     /// Pages that stay because another task holds the lock of their mapping.
     pub busy: u64,
+    /// Pages that stay because their groups are within their limits, if low ones count.
+    pub spared: u64,
 }

@@ -108,7 +108,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// for no lock of a mapping. A task does not nest two calls.
     pub fn direct_reclaim(self, near: NodeId, most: usize) -> Scanned {
         let all = self.direct_scan(near, most, true);
-        if all.freed > 0 { all } else { self.direct_scan(near, most, false) }
+        if all.freed > 0 || all.spared == 0 { all } else { self.direct_scan(near, most, false) }
     }
 
     fn direct_scan(self, near: NodeId, most: usize, spares_low: bool) -> Scanned {
@@ -128,6 +128,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             all.scanned += done.scanned;
             all.freed += done.freed;
             all.busy += done.busy;
+            all.spared += done.spared;
             self.take_shadow_nodes(node, CLUSTER);
             if all.freed as usize >= most || all.freed > 0 && monotonic_ns() >= until_ns {
                 break;
@@ -240,6 +241,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
         let group = GroupId(descriptor.group.load(Relaxed));
         if self.groups().is_protected(group, so_far.spares_low) {
+            so_far.done.spared += u64::from(so_far.spares_low);
             return Fate::Inactive;
         }
         if so_far.spare_wanted > 0 && self.is_wanted(descriptor.mapping.load(Relaxed), node) {

@@ -12,7 +12,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::{AnyLock, Visit};
 use quarry_sys::os::{OsError, OsResult};
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, task};
 use quarry_sys::report::fatal;
 
 /// So many records of dead heaps keep their names before a new heap gets the oldest.
@@ -60,6 +60,7 @@ impl AnyLock for LockOf<'_> {
     }
 
     fn adopt_in_child(&self) {
+        self.heap.telling.adopt(task::current());
         if self.heap.adopt() {
             Locked::alone(self.heap, self.number, &self.heaps.slabs).mend();
         }
