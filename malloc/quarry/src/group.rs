@@ -129,16 +129,6 @@ impl GroupEntry {
     }
 }
 
-fn usage_of(id: GroupId, group: &zone::Group) -> GroupUse {
-    let (refusals, reclaims) = group.counts();
-    let [used, cached, pinned] =
-        [group.used(), group.cached(), group.pinned()].map(|frames| frames as usize * FRAME_BYTES);
-    let mut usage =
-        GroupUse { used, cached, in_use: cached, pinned, refusals, reclaims, ..Default::default() };
-    add_heaps(id, &mut usage);
-    usage
-}
-
 #[cfg(feature = "heaps")]
 fn add_heaps(id: GroupId, usage: &mut GroupUse) {
     for (_, heap) in STACK.own.each().filter(|(_, heap)| heap.group() == id) {
@@ -245,7 +235,15 @@ impl Group {
     /// The current use of the group. O(heaps).
     #[must_use]
     pub fn usage(&self) -> GroupUse {
-        usage_of(self.0, self.record())
+        let group = self.record();
+        let (refusals, reclaims) = group.counts();
+        let [used, cached, pinned] = [group.used(), group.cached(), group.pinned()]
+            .map(|frames| frames as usize * FRAME_BYTES);
+        let none = GroupUse::default();
+        let mut usage =
+            GroupUse { used, cached, in_use: cached, pinned, refusals, reclaims, ..none };
+        add_heaps(self.0, &mut usage);
+        usage
     }
 
     /// Removes the group. What was allocated inside it stays in use, charged to the group above.

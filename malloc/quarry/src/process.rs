@@ -420,15 +420,18 @@ fn serve_own(
     let once = || on_instance(size, &attempt).unwrap_or(Err(Missed::NoMemory));
     let record = || STACK.own.heap(heap.number);
     let mut done = once();
-    for tells in [false, true] {
-        let again = match done {
-            Err(Missed::GroupLimit(group)) => make_room(group, size, tells),
-            Err(Missed::Limit) => tells && record().is_some_and(|it| tell(&it.telling, size)),
-            _ => false,
-        };
-        if again {
-            done = once();
-        }
+    if let Err(Missed::GroupLimit(group)) = done
+        && make_room(group, size)
+    {
+        done = once();
+    }
+    let told = match done {
+        Err(Missed::Limit) => record().map(|it| &it.telling),
+        Err(Missed::GroupLimit(group)) => STACK.groups.get(group).map(|it| &it.telling),
+        _ => None,
+    };
+    if told.is_some_and(|it| tell(it, size)) {
+        done = once();
     }
     match done {
         Ok(object) => Some(object),
@@ -446,12 +449,9 @@ fn serve_own(
 }
 
 /// Makes room in a group that a request for `size` bytes has met the max limit of; returns whether
-/// the request may have room now. `tells`: also by calling the function of the program.
+/// the request may have room now.
 #[cfg(feature = "heaps")]
-fn make_room(id: GroupId, size: usize, tells: bool) -> bool {
-    if tells {
-        return STACK.groups.get(id).is_some_and(|group| tell(&group.telling, size));
-    }
+fn make_room(id: GroupId, size: usize) -> bool {
     let used = || STACK.groups.get(id).map_or(0, |group| group.used());
     let before = used();
     on_instance(size, || {

@@ -12,9 +12,6 @@ use quarry_mm::stack::{MIN_ALIGN, Request, StackHost};
 use quarry_mm::zone::{GroupId, Name};
 use quarry_sys::clear::clear;
 
-/// Number of a handle's low bits, which hold the number of the heap; its generation is above them.
-const NUMBER_BITS: u32 = u32::BITS;
-
 /// The counts of a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapStats {
@@ -78,14 +75,13 @@ impl RawHeap {
     /// The heap with this handle, which may have been destroyed; `None` for 0.
     #[must_use]
     pub fn of_handle(handle: usize) -> Option<Self> {
-        let id = OwnHeapId { number: handle as u32, generation: (handle >> NUMBER_BITS) as u32 };
-        (handle != 0).then_some(Self(id))
+        OwnHeapId::of_word(handle as u64).map(Self)
     }
 
     /// A number for this heap, never 0, that no other heap of the process ever gets.
     #[must_use]
     pub fn handle(self) -> usize {
-        (self.0.generation as usize) << NUMBER_BITS | self.0.number as usize
+        self.0.word() as usize
     }
 
     /// Takes `size` bytes at a multiple of `align`, a power of two. `None` if the limit is reached,

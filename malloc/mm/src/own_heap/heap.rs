@@ -31,6 +31,21 @@ pub struct OwnHeapId {
     pub generation: u32,
 }
 
+impl OwnHeapId {
+    /// Both in one word, never 0.
+    #[must_use]
+    pub fn word(self) -> u64 {
+        u64::from(self.generation) << u32::BITS | u64::from(self.number)
+    }
+
+    /// The heap with this word; `None` for 0.
+    #[must_use]
+    pub fn of_word(word: u64) -> Option<Self> {
+        let id = Self { number: word as u32, generation: (word >> u32::BITS) as u32 };
+        (word != 0).then_some(id)
+    }
+}
+
 /// The reason why a heap gives no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
@@ -64,8 +79,6 @@ pub enum Use {
 pub struct OwnHeapStats {
     /// Its name.
     pub name: Name,
-    /// The group that it is in.
-    pub group: GroupId,
     /// Bytes of objects in use.
     pub used: u64,
     /// Its user.
@@ -123,8 +136,6 @@ fresh_zero! {
 
 /// Number of a class's first misses that a coarser class serves: a small heap has few slabs.
 const COLD: u8 = 4;
-/// After so many slabs, those of a class double.
-const SLABS_OF_ORDER: u8 = 1;
 
 /// Objects that are next, one after the other: `{address / 16 : 44 | how many : 20}`.
 #[derive(Clone, Copy)]
@@ -213,6 +224,12 @@ impl OwnHeap {
             1 => Use::Group,
             _ => Use::Rest,
         }
+    }
+
+    /// Frames of its slabs, blocks and mappings.
+    #[must_use]
+    pub fn charged(&self) -> u32 {
+        self.charged.load(Relaxed)
     }
 
     /// Begins the life of a heap in an unused record.
@@ -328,10 +345,9 @@ impl OwnHeap {
         let (objects, bytes) = self.unissued();
         OwnHeapStats {
             name: self.name(),
-            group: self.group(),
             used: self.held.load(Relaxed).wrapping_sub(bytes),
             serves: self.serves(),
-            charged: self.charged.load(Relaxed),
+            charged: self.charged(),
             empty: self.empty.load(Relaxed),
             limit: self.limit.load(Relaxed),
             allocs: self.taken.load(Relaxed).wrapping_sub(objects),
@@ -531,15 +547,16 @@ impl<'a> Locked<'a> {
         coarse as u8
     }
 
-    /// The order of the next slab of a class that has slabs of these orders.
+    /// The order of the next slab of a class that has slabs of these orders: each is twice as large
+    /// as the one before.
     pub(super) fn next_order(&self, class: u8, (least, most): (u8, u8)) -> u8 {
         let slabs = self.growth(class).load(Relaxed).saturating_sub(COLD);
-        (least + slabs / SLABS_OF_ORDER).min(most)
+        (least + slabs).min(most)
     }
 
     /// Counts a slab that a class has got, or lost.
     fn note_slab(&self, slab: &OwnSlab, is_new: bool) {
-        const MOST: u8 = COLD + SLABS_OF_ORDER * (MOST_ORDER + 1);
+        const MOST: u8 = COLD + MOST_ORDER + 1;
         let Contents::Objects(class) = slab.contents() else { return };
         let growth = self.growth(class).load(Relaxed);
         let next = if is_new { growth.max(COLD) + 1 } else { growth.max(COLD + 1) - 1 };

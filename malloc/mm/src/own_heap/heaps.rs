@@ -474,9 +474,9 @@ impl OwnHeaps {
     }
 
     /// The charge of all heaps in a group. O(heaps).
-    pub fn charged_in(&self, group: GroupId) -> u64 {
+    pub(crate) fn charged_in(&self, group: GroupId) -> u64 {
         let heaps = self.each().filter(|(_, heap)| heap.group() == group);
-        heaps.map(|(_, heap)| u64::from(heap.stats().charged)).sum()
+        heaps.map(|(_, heap)| u64::from(heap.charged())).sum()
     }
 
     /// Visits the locks, if there ever was a heap.

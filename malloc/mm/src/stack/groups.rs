@@ -21,22 +21,15 @@ impl<C: StackConfig> Stack<C> {
         #[cfg(feature = "heaps")]
         {
             self.own.leave_group(&self.groups, id);
-            if let Some(heap) = self.groups.get(id).and_then(|group| heap_of(group.heap())) {
+            if let Some(heap) =
+                self.groups.get(id).and_then(|group| OwnHeapId::of_word(group.heap()))
+            {
                 self.own_rewind_rest(heap.number);
             }
         }
         self.groups.end(id);
         true
     }
-}
-
-#[cfg(feature = "heaps")]
-const GENERATION: u32 = u32::BITS;
-
-#[cfg(feature = "heaps")]
-fn heap_of(word: u64) -> Option<OwnHeapId> {
-    let id = OwnHeapId { number: word as u32, generation: (word >> GENERATION) as u32 };
-    (word != 0).then_some(id)
 }
 
 #[cfg(feature = "heaps")]
@@ -47,18 +40,17 @@ impl<C: StackConfig> Stack<C> {
     /// The OS's refusal of memory.
     pub fn heap_of_group(&self, id: GroupId) -> OsResult<OwnHeapId> {
         let group = self.groups.at(id);
-        if let Some(heap) = heap_of(group.heap()) {
+        if let Some(heap) = OwnHeapId::of_word(group.heap()) {
             return Ok(heap);
         }
         let made =
             self.own.create(group.name(), (id, Use::Group), u32::MAX, &self.built().metadata)?;
-        let word = u64::from(made.generation) << GENERATION | u64::from(made.number);
-        let serves = group.set_heap(word);
-        if serves != word {
+        let serves = group.set_heap(made.word());
+        if serves != made.word() {
             // Another thread was first.
             let _ = self.destroy_own_heap(made);
         }
-        Ok(heap_of(serves).unwrap_or(made))
+        Ok(OwnHeapId::of_word(serves).unwrap_or(made))
     }
 
     /// Gives back what heaps of a group and its parts hold beyond objects in use. O(heaps).

@@ -377,7 +377,7 @@ impl<C: StackConfig> Stack<C> {
     /// Ends a heap if it is a rest that has become empty.
     pub(super) fn own_end_rest(&self, number: u32) {
         let is_empty =
-            |id: &OwnHeapId| self.own.heap(id.number).is_some_and(|heap| heap.stats().charged == 0);
+            |id: &OwnHeapId| self.own.heap(id.number).is_some_and(|heap| heap.charged() == 0);
         if let Some(id) = self.rest(number).filter(is_empty) {
             // Fails if another thread was first.
             let _ = self.destroy_own_heap(id);

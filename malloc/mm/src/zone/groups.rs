@@ -246,18 +246,12 @@ fn sub(count: &AtomicU32, frames: u32) {
     debug_assert!(before >= frames, "more frames uncharged than were charged");
 }
 
-/// Numbers of places.
-struct Places {
-    /// Numbers `1..=made` have been given out.
-    made: u32,
-    /// The latest free one, or 0.
-    free: u32,
-}
-
 /// All groups. All bytes are zero as long as only the root exists.
 pub struct Groups {
     all: Chunks<Group, 4>,
-    places: CountedLock<Places>,
+    /// The latest free place, or 0.
+    free: CountedLock<u32>,
+    /// Places `1..=made` have been given out.
     made: AtomicU32,
     /// 1 from a charge beyond a group's high limit until a check finds no group above its limit.
     is_above: AtomicU8,
@@ -275,7 +269,7 @@ impl Groups {
     pub const fn new() -> Self {
         Self {
             all: Chunks::new(),
-            places: CountedLock::new(Places { made: 0, free: 0 }),
+            free: CountedLock::new(0),
             made: AtomicU32::new(0),
             is_above: AtomicU8::new(0),
         }
@@ -366,18 +360,17 @@ impl Groups {
     }
 
     fn place(&self, metadata: &Metadata) -> OsResult<(GroupId, &Group)> {
-        let mut places = self.places.lock();
-        if let Some(free) = self.get(GroupId(places.free as u16)) {
-            let id = GroupId(places.free as u16);
-            places.free = free.next_free.load(Relaxed);
+        let mut latest = self.free.lock();
+        let id = GroupId(*latest as u16);
+        if let Some(free) = self.get(id) {
+            *latest = free.next_free.load(Relaxed);
             return Ok((id, free));
         }
-        let number = places.made + 1;
+        let number = self.made.load(Relaxed) + 1;
         if number >= MOST_GROUPS {
             return Err(OsError(libc::ENOSPC));
         }
         let group = self.all.make(number, metadata)?;
-        places.made = number;
         self.made.store(number, Relaxed);
         Ok((GroupId(number as u16), group))
     }
@@ -406,11 +399,11 @@ impl Groups {
         let Some(group) = self.get(id) else { return };
         debug_assert_eq!(group.used(), 0, "its charges went elsewhere");
         let parent = group.parent();
-        let mut places = self.places.lock();
-        group.next_free.store(places.free, Relaxed);
+        let mut latest = self.free.lock();
+        group.next_free.store(*latest, Relaxed);
         group.members.store(0, SeqCst);
-        places.free = id.0.into();
-        drop(places);
+        *latest = id.0.into();
+        drop(latest);
         self.leave(parent);
     }
 
@@ -540,7 +533,7 @@ impl Groups {
     /// Visits the lock.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         if self.made.load(Relaxed) > 0 {
-            visit("groups->places", &self.places);
+            visit("groups->free", &self.free);
         }
     }
 
