@@ -34,6 +34,7 @@ mod memory;
 mod misuse;
 mod modes;
 mod page_cache;
+mod probes;
 mod profile;
 mod programs;
 mod record;

@@ -3,6 +3,7 @@
 mod at_exit;
 mod bell;
 mod output;
+mod probes;
 mod switch;
 
 pub(crate) use at_exit::{prepare, set_mean, start_if_asked};
@@ -11,12 +12,14 @@ pub(crate) use bell::look;
 pub use output::write_to;
 #[cfg(feature = "internals")]
 pub use output::write_to_descriptor;
+pub(crate) use probes::look_for_tracers;
 pub use switch::{DEFAULT_MEAN_BYTES, stop};
 pub(crate) use switch::{begin, visit_locks};
 
 /// Called in the child of a fork, after the parent's locks were released.
 pub(crate) fn adopt_in_child() {
     bell::forget();
+    probes::look_anew();
     if switch::adopt_in_child() {
         at_exit::start_in_child();
     }

@@ -163,14 +163,15 @@ pub(crate) fn note_background(is_there: bool) {
 /// path), with no lock held, outside the gate. O(1), except for one publication in 100 ms.
 #[inline]
 pub(crate) fn publish_if_due() {
-    let next = NEXT_NS.load(Relaxed);
-    if next != NEVER {
-        publish_from(next);
-    }
+    publish_from(NEXT_NS.load(Relaxed));
 }
 
 #[inline(never)]
 fn publish_from(next: u64) {
+    heap_profile::look_for_tracers();
+    if next == NEVER {
+        return;
+    }
     let is_due = is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next;
     if is_due && !is_left_to_others(next) {
         publish();

@@ -120,16 +120,22 @@ impl<C: StackConfig, P: Watch<C>, const RECORDS: bool> Watch<C> for WithChecks<P
     }
 
     #[inline]
-    fn is_own_sample_due(&self, stack: &Stack<C>, size: usize) -> bool {
-        self.0.is_own_sample_due(stack, size)
+    fn own_points(&self, stack: &Stack<C>, size: usize) -> u64 {
+        self.0.own_points(stack, size)
     }
 
-    fn begin_own_sample(&self, pfn: Pfn, frames: u32, size: usize) -> u32 {
-        self.0.begin_own_sample(pfn, frames, size)
+    fn begin_own_sample(
+        &self,
+        stack: &Stack<C>,
+        block: (Pfn, u32),
+        size: usize,
+        points: u64,
+    ) -> u32 {
+        self.0.begin_own_sample(stack, block, size, points)
     }
 
-    fn end_own_sample(&self, record: u32) {
-        self.0.end_own_sample(record);
+    fn end_own_sample(&self, stack: &Stack<C>, record: u32) {
+        self.0.end_own_sample(stack, record);
     }
 
     fn is_hidden_mapping(&self, pfn: Pfn) -> bool {

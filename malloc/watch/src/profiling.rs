@@ -40,10 +40,11 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         request: Request,
         next: impl FnOnce() -> Option<Object>,
     ) -> Option<Object> {
-        if !self.is_sample_due(stack, request.size) {
+        let points = self.points_of(stack, request.size);
+        if points == 0 {
             return next();
         }
-        let sampled = self.alloc_sampled(stack, request);
+        let sampled = self.alloc_sampled(stack, request, points);
         if sampled.is_some() {
             return sampled;
         }
@@ -51,7 +52,7 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         if let Some(pfn) = stack.pages().arena().pfn(object.as_ptr())
             && stack.pages().frames().kind(pfn) == Kind::MAPPING
         {
-            self.sample_mapping(stack, pfn, request.size);
+            self.sample_mapping(stack, pfn, request.size, points);
         }
         Some(object)
     }
@@ -87,11 +88,11 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
         let frames = stack.pages().frames();
         match frames.kind(pfn) {
             Kind::SAMPLED => {
-                self.end_sample(frames.link(pfn));
+                self.end_sample(stack, frames.link(pfn));
                 frames.set_kind(pfn, 1, Kind::PAGES);
             }
             Kind::MAPPING => {
-                self.end_sample(stack.mappings.sample(stack.pages().zones(), pfn));
+                self.end_sample(stack, stack.mappings.sample(stack.pages().zones(), pfn));
                 stack.mappings.set_sample(stack.pages().zones(), pfn, NO_RECORD);
             }
             _ => {}
@@ -99,41 +100,56 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
     }
 
     #[inline]
-    fn is_own_sample_due(&self, stack: &Stack<C>, size: usize) -> bool {
-        self.is_sample_due(stack, size)
+    fn own_points(&self, stack: &Stack<C>, size: usize) -> u64 {
+        self.points_of(stack, size)
     }
 
-    fn begin_own_sample(&self, pfn: Pfn, frames: u32, size: usize) -> u32 {
+    fn begin_own_sample(
+        &self,
+        stack: &Stack<C>,
+        (pfn, frames): (Pfn, u32),
+        size: usize,
+        points: u64,
+    ) -> u32 {
         let usable = frames as usize * FRAME_BYTES;
-        self.sample(Sampled::of(size, pfn, frames, usable)).unwrap_or(NO_RECORD)
+        self.sample(stack, Sampled::of(size, pfn, frames, usable), points).unwrap_or(NO_RECORD)
     }
 
-    fn end_own_sample(&self, record: u32) {
-        self.end_sample(record);
+    fn end_own_sample(&self, stack: &Stack<C>, record: u32) {
+        self.end_sample(stack, record);
     }
 
     fn count(&self, stack: &Stack<C>, pfn: Pfn, frames: u32, size: usize) {
-        if !self.is_sample_due(stack, size) {
+        let points = self.points_of(stack, size);
+        if points == 0 {
             return;
         }
         if stack.pages().frames().kind(pfn) == Kind::MAPPING {
-            self.sample_mapping(stack, pfn, size);
+            self.sample_mapping(stack, pfn, size, points);
         } else {
-            self.sample_block(stack, Sampled::of(size, pfn, frames, frames as usize * FRAME_BYTES));
+            let usable = frames as usize * FRAME_BYTES;
+            self.sample_block(stack, Sampled::of(size, pfn, frames, usable), points);
         }
     }
 }
 
 impl HeapProfile {
-    fn is_sample_due<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> bool {
-        stack.instruments.has(Instrument::Profile)
-            && stack.has_classes()
-            && self.is_due(stack.percpu().current().index(), size)
+    /// Counts a request; returns how many points it has, if it shall become a sample, else 0.
+    fn points_of<C: StackConfig>(&self, stack: &Stack<C>, size: usize) -> u64 {
+        if !stack.instruments.has(Instrument::Profile) || !stack.has_classes() {
+            return 0;
+        }
+        self.count_points(stack.percpu().current().index(), size)
     }
 
     /// Allocates a block for a sample; `None` above 1 MiB, or if there is no memory or no record.
     #[inline(never)]
-    fn alloc_sampled<C: StackConfig>(&self, stack: &Stack<C>, request: Request) -> Option<Object> {
+    fn alloc_sampled<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        request: Request,
+        points: u64,
+    ) -> Option<Object> {
         let (size, align) = (request.size, request.align.max(MIN_ALIGN));
         if size > LARGEST_BLOCK || align > LARGEST_BLOCK || !stack.has_classes() {
             return None;
@@ -151,7 +167,7 @@ impl HeapProfile {
             });
         }
         let page = page?;
-        if !self.sample_block(stack, Sampled::of(size, page.pfn, frames, usable)) {
+        if !self.sample_block(stack, Sampled::of(size, page.pfn, frames, usable), points) {
             pages.free_exact(slot, page.pfn, frames);
             return None;
         }
@@ -165,16 +181,16 @@ impl HeapProfile {
     }
 
     /// Makes a block a sample; returns false without room for its record.
-    fn sample_block<C: StackConfig>(&self, stack: &Stack<C>, block: Sampled) -> bool {
-        let Some(record) = self.sample(block) else { return false };
+    fn sample_block<C: StackConfig>(&self, stack: &Stack<C>, block: Sampled, points: u64) -> bool {
+        let Some(record) = self.sample(stack, block, points) else { return false };
         stack.pages().frames().set_link(block.pfn, record);
         stack.pages().frames().set_kind(block.pfn, 1, Kind::SAMPLED);
         true
     }
 
     #[inline(never)]
-    fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize) {
-        if let Some(record) = self.sample(Sampled::of(size, pfn, 0, 0)) {
+    fn sample_mapping<C: StackConfig>(&self, stack: &Stack<C>, pfn: Pfn, size: usize, points: u64) {
+        if let Some(record) = self.sample(stack, Sampled::of(size, pfn, 0, 0), points) {
             stack.mappings.set_sample(stack.pages().zones(), pfn, record);
         }
     }

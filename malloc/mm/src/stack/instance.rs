@@ -147,19 +147,25 @@ pub trait Watch<C: StackConfig>: Sized + Send + Sync + 'static {
     #[inline]
     fn count(&self, _stack: &Stack<C>, _pfn: Pfn, _frames: u32, _size: usize) {}
 
-    /// Counts a request to an own heap; returns whether it shall become a sample.
+    /// Counts a request to an own heap; returns with how many points it becomes a sample, or 0.
     #[inline]
-    fn is_own_sample_due(&self, _stack: &Stack<C>, _size: usize) -> bool {
-        false
+    fn own_points(&self, _stack: &Stack<C>, _size: usize) -> u64 {
+        0
     }
 
     /// Makes a block or mapping of an own heap a sample; returns the number of its record, or 0.
-    fn begin_own_sample(&self, _pfn: Pfn, _frames: u32, _size: usize) -> u32 {
+    fn begin_own_sample(
+        &self,
+        _stack: &Stack<C>,
+        _block: (Pfn, u32),
+        _size: usize,
+        _points: u64,
+    ) -> u32 {
         0
     }
 
     /// Notes that such a sample was freed.
-    fn end_own_sample(&self, _record: u32) {}
+    fn end_own_sample(&self, _stack: &Stack<C>, _record: u32) {}
 
     /// Returns whether the block of kind `HIDDEN` at `pfn` is a mapping.
     #[inline]

@@ -32,7 +32,7 @@ impl<C: StackConfig> Stack<C> {
         let owned = if matches!(contents, Contents::Objects(_)) { frames.1 } else { 1 };
         let sample = slab.sample();
         if sample != 0 {
-            self.watch.end_own_sample(sample);
+            self.watch.end_own_sample(self, sample);
         }
         self.frames().set_kind(frames.0, owned, Kind::NONE);
         self.own.forget(at);

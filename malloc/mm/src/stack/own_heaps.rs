@@ -69,10 +69,11 @@ impl<C: StackConfig> Stack<C> {
         if !is_sane(size) || !is_sane(align) {
             return Err(Missed::NoMemory);
         }
-        if self.watch.is_own_sample_due(self, size)
+        let points = self.watch.own_points(self, size);
+        if points > 0
             && let Ok(object) = self.own_alloc_large(id, request)
         {
-            self.own_sample(id, object, request);
+            self.own_sample(id, object, request, points);
             return Ok(object);
         }
         let Some(class) = class_of(size, align) else { return self.own_alloc_large(id, request) };
@@ -93,7 +94,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[cold]
-    fn own_sample(&self, id: OwnHeapId, object: Object, Request { size, align, .. }: Request) {
+    fn own_sample(&self, id: OwnHeapId, object: Object, request: Request, points: u64) {
+        let Request { size, align, .. } = request;
         let pfn = self.fast.pfn(object.as_ptr());
         let at = self.frames().link(pfn);
         let Some(slab) = self.own.slab(at) else { return };
@@ -101,7 +103,7 @@ impl<C: StackConfig> Stack<C> {
             Some(class) => classes::SIZES[usize::from(class)] as usize,
             None => slab.object_bytes(),
         };
-        let record = self.watch.begin_own_sample(pfn, slab.frames(), size);
+        let record = self.watch.begin_own_sample(self, (pfn, slab.frames()), size, points);
         if record != 0 {
             self.own.set_sample(id, at, record, usable);
         }
@@ -359,7 +361,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// [`Missed::Dead`].
     pub fn destroy_own_heap(&self, id: OwnHeapId) -> Result<(), Missed> {
-        let end_sample = |record| self.watch.end_own_sample(record);
+        let end_sample = |record| self.watch.end_own_sample(self, record);
         self.own_release_chain(self.own.destroy(&self.groups, id, end_sample)?);
         let used = self.pages().zones().budget().used();
         self.own_release_gone((used / GONE_SHARE).max(GONE_LEAST));

@@ -25,6 +25,10 @@ pub(crate) fn set_mean(value: &str) {
     MEAN.store(mean.unwrap_or(DEFAULT_MEAN_BYTES), Ordering::Relaxed);
 }
 
+pub(super) fn mean() -> usize {
+    MEAN.load(Ordering::Relaxed)
+}
+
 /// Sets the file to the value of `QUARRY_PROFILE`, in the one thread that reads the settings.
 ///
 /// # Errors
@@ -55,7 +59,7 @@ pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
     }
-    if let Err(error) = begin(MEAN.load(Ordering::Relaxed), false) {
+    if let Err(error) = begin(mean(), false) {
         let name = name().unwrap_or("");
         let reason = Reason(error.errno());
         return warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {reason}"));

@@ -14,6 +14,7 @@
 //!
 //! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 
+use super::probes::look_anew;
 use super::switch::{begin, stop};
 use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
@@ -46,6 +47,7 @@ pub(crate) fn look(record: usize) {
 fn end() {
     LEFT.store(0, Relaxed);
     stop();
+    look_anew();
 }
 
 pub(super) fn forget() {

@@ -10,6 +10,7 @@ use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::probe;
 
 /// Writes the running thread's return addresses, innermost first, and returns their number. Runs
 /// inside `malloc` and signal handlers: it neither allocates nor waits.
@@ -180,23 +181,30 @@ impl HeapProfile {
         countdown.is_beyond(size as u64).then_some(Passing { countdown, size: size as u64 })
     }
 
-    /// Counts an object of `size` bytes; returns whether it becomes a sample. O(1).
-    pub(crate) fn is_due(&self, slot: usize, size: usize) -> bool {
+    /// Counts an object of `size` bytes; returns how many points it has, 0 for most: an object with
+    /// points becomes a sample. O(1).
+    pub(crate) fn count_points(&self, slot: usize, size: usize) -> u64 {
         // An object of 0 bytes takes memory as well.
         let size = size.max(1);
         if let Some(passing) = self.passing(slot, size) {
             passing.pass();
-            return false;
+            return 0;
         }
-        let Some(countdown) = self.countdown(slot) else { return false };
-        countdown.renew(self.mean.load(Ordering::Relaxed));
-        self.is_on()
+        let Some(countdown) = self.countdown(slot) else { return 0 };
+        let points = countdown.cross(size as u64, self.mean.load(Ordering::Relaxed));
+        if self.is_on() { points } else { 0 }
     }
 
     /// Makes an object a sample at its call site; returns the number of its record. `None` if no
-    /// profile is on, or if there is no room: then the sample counts as lost.
-    pub(crate) fn sample(&self, sampled: Sampled) -> Option<u32> {
-        self.while_on(|tables, session| {
+    /// profile is on, or if there is no room: then the sample counts as lost. Tracers see it, with
+    /// the weight `points * mean`, on average the bytes that it stands for.
+    pub(crate) fn sample<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        sampled: Sampled,
+        points: u64,
+    ) -> Option<u32> {
+        let record = self.while_on(|tables, session| {
             let size = sampled.size as u64;
             let bucket = self.count(tables, Did::Allocate, size)?;
             let Some(record) = tables.records.take() else {
@@ -207,12 +215,16 @@ impl HeapProfile {
             };
             tables.records.write(record, &Sampled { bucket, session, ..sampled });
             Some(record)
-        })
+        })?;
+        let weight = points.saturating_mul(self.mean.load(Ordering::Relaxed));
+        probe::alloc(stack.pages().arena().address(sampled.pfn), sampled.size as u64, weight);
+        Some(record)
     }
 
     /// Ends the sample of a freed object. Calls the tracer if frees are traced.
-    pub(crate) fn end_sample(&self, record: u32) {
+    pub(crate) fn end_sample<C: StackConfig>(&self, stack: &Stack<C>, record: u32) {
         let Some((tables, sampled)) = self.tables.get().zip(self.read(record)) else { return };
+        probe::free(stack.pages().arena().address(sampled.pfn));
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
             if sampled.session == session {
