@@ -19,5 +19,5 @@ mod stack;
 pub use stack::{
     Balanced, Count, Goal, MOST_CALLBACKS, MOST_SHRINKERS, PageCaching, PageCachingOptions,
     PressureEvents, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions, Shrinkers,
-    balance, is_owed, missing, note_relief, pressure, reclaim_pages,
+    balance, is_owed, missing, note_pressure, note_relief, pressure, reclaim_pages,
 };

@@ -34,6 +34,7 @@ mod memory;
 mod misuse;
 mod modes;
 mod page_cache;
+mod pressure;
 mod probes;
 mod profile;
 mod programs;

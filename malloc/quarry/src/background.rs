@@ -53,7 +53,7 @@ use state::{
 
 use crate::balancer::{Balancer, Cache};
 use crate::instance::{STACK, is_ready, zones};
-use crate::{gate, heap_profile, limits, record};
+use crate::{gate, heap_profile, limits, pressure, record};
 use core::ffi::c_void;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost, Watch};
@@ -136,6 +136,7 @@ pub(crate) fn keeps_all() -> bool {
 /// Stores how long freed memory is kept.
 pub(crate) fn keep_for(delay_ms: i64) {
     AT_ONCE.store(delay_ms == 0, Ordering::Relaxed);
+    pressure::keep_all(delay_ms < 0);
     DELAY_MS.store(if delay_ms == 0 { USUAL_MS } else { delay_ms }, Ordering::Relaxed);
     if delay_ms < 0 {
         dismiss();
@@ -166,6 +167,7 @@ pub(crate) fn forget_thread() {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
         record::note_background(false);
+        pressure::note_thread(false);
         brief::forget();
     }
     // Only parents look for threads after a fork.
@@ -366,6 +368,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     record::note_background(true);
+    pressure::note_thread(true);
     record::publish_if_due();
     let mut state = ReclaimState::new();
     let mut quiet = 0usize;
@@ -438,6 +441,7 @@ fn attend(milliseconds: i64) {
     // Does not wait if the bell has rung since it was read, so no request is missed.
     wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
+    pressure::look_in_thread();
     let inside = gate::enter();
     STACK.watch.tick(&STACK);
     drop(inside);

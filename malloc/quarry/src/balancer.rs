@@ -45,6 +45,12 @@ pub(crate) trait Balancer {
     /// Frees cached pages without calling functions of the program.
     fn reclaim_pages() {}
 
+    /// Tells the callbacks for pressure that the system is short of memory, or is no longer.
+    fn note_pressure(_is_pressed: bool) {}
+
+    /// Frees an eighth of the cached pages and of what shrinkers have, in the background thread.
+    fn give_way() {}
+
     /// Frees some cached pages of a group and its parts, inside the gate; returns how many frames.
     #[cfg(feature = "heaps")]
     fn reclaim_group(_group: GroupId) -> usize {

@@ -42,7 +42,7 @@
 //     limits, heap_profile, statistics
 //     settings
 //     record
-//     background
+//     background, pressure
 //     fork
 //     signal
 //     process, resize
@@ -97,6 +97,7 @@ mod limits;
 #[cfg(feature = "page-cache")]
 mod page_cache;
 mod pages;
+mod pressure;
 // Only `libquarry.so` and `quarry-sqlite` use this module.
 #[cfg(feature = "internals")]
 pub mod process;

@@ -21,7 +21,7 @@
 
 use crate::instance::{STACK, is_ready, zones};
 use crate::settings::{Wish, settings};
-use crate::{gate, heap_profile, statistics, watcher};
+use crate::{gate, heap_profile, pressure, statistics, watcher};
 use core::ptr::null_mut;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::StackHost;
@@ -170,6 +170,9 @@ pub(crate) fn publish_if_due() {
 fn publish_from(next: u64) {
     heap_profile::look_for_tracers();
     if next == NEVER {
+        if pressure::is_left_to_slow_paths() {
+            pressure::look_without_thread(coarse_ns());
+        }
         return;
     }
     let is_due = is_grown_unseen() || next != AT_FIRST && coarse_ns() >= next;
@@ -204,6 +207,9 @@ fn publish_here() {
     let (now, due) = (coarse_ns(), NEXT_NS.load(Relaxed));
     if IS_AWAITED.load(Relaxed) {
         make_if_awaited();
+    }
+    if pressure::is_left_to_slow_paths() {
+        pressure::look_without_thread(now);
     }
     let has_page = PUBLISHER.page().is_some();
     let next = if has_page || IS_AWAITED.load(Relaxed) { now + INTERVAL_NS } else { NEVER };

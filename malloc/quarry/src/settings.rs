@@ -14,8 +14,8 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::heap::options::{
-    GUARD_OPTIONS, OPTIONS, OptionError, Options, RECORD_OPTIONS, StackOptions, asks_for_records,
-    least_limit, likest, placement_named, signal_number,
+    GUARD_OPTIONS, LONGEST_FILE_NAME, OPTIONS, OptionError, Options, RECORD_OPTIONS, StackOptions,
+    asks_for_records, least_limit, likest, names_file, placement_named, signal_number,
 };
 use quarry_mm::pcp::FaultPolicy;
 use quarry_mm::slab::SlabPolicy;
@@ -24,6 +24,7 @@ use quarry_sys::file::find_piece;
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::placement;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering, relax};
+use quarry_sys::psi::Trigger;
 use quarry_sys::report::{Line, expect_reader, warn};
 use quarry_sys::send_descriptor::LONGEST_NAME;
 
@@ -43,6 +44,10 @@ pub(crate) struct Settings {
     pub(crate) cgroup: bool,
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
+    /// `QUARRY_PRESSURE`, or else `MEMORY_PRESSURE_WATCH`.
+    pub(crate) pressure: Pressing,
+    /// `MEMORY_PRESSURE_WRITE`: how much waiting for memory is pressure.
+    pub(crate) trigger: Trigger,
     pub(crate) record: Wish,
     pub(crate) signal: Option<c_int>,
     /// `QUARRYRUN_PID`: the process that `quarry run` has turned into, or 0.
@@ -66,6 +71,16 @@ pub(crate) enum Wish {
     Live,
 }
 
+/// Where the process learns that the system is short of memory.
+pub(crate) enum Pressing {
+    /// Nowhere.
+    Off,
+    /// In the kernel's file of its group.
+    OwnGroup,
+    /// In a file, whose name ends with a NUL.
+    File(Line<{ LONGEST_FILE_NAME + 1 }>),
+}
+
 struct Place(UnsafeCell<Settings>);
 
 // SAFETY: the thread that takes `STATE` from `UNREAD` to `READING` writes it. Other threads read it
@@ -80,6 +95,8 @@ static SETTINGS: Place = Place(UnsafeCell::new(Settings {
     background: true,
     cgroup: true,
     purge_delay_ms: 500,
+    pressure: Pressing::OwnGroup,
+    trigger: Trigger::USUAL,
     record: Wish::OnDemand,
     signal: None,
     run_pid: 0,
@@ -205,7 +222,37 @@ impl Settings {
             }
             Some(("RUN_READER", value)) if HAS_GUARDS => expect_reader(value),
             Some((name, value)) if let Some(name) = name.strip_prefix('_') => self.set(name, value),
+            _ if entry.starts_with(b"MEMORY_PRESSURE_W") => self.take_of_systemd(entry),
             _ => {}
+        }
+    }
+
+    /// Takes over what systemd says about pressure (`systemd.exec(5)`); the program's own setting
+    /// has precedence.
+    #[cold]
+    #[inline(never)]
+    fn take_of_systemd(&mut self, entry: &[u8]) {
+        if let Some(text) = entry.strip_prefix(b"MEMORY_PRESSURE_WRITE=") {
+            self.trigger = Trigger::parse_base64(text).unwrap_or(self.trigger);
+        } else if let Some(name) = entry.strip_prefix(b"MEMORY_PRESSURE_WATCH=")
+            && matches!(self.pressure, Pressing::OwnGroup)
+        {
+            self.watch(name);
+        }
+    }
+
+    /// Watches a file, or none for `off` and what systemd has for it; else changes nothing.
+    #[cold]
+    #[inline(never)]
+    fn watch(&mut self, name: &[u8]) {
+        if matches!(name, b"off" | b"/dev/null") {
+            self.pressure = Pressing::Off;
+        } else if names_file(name) {
+            self.pressure = Pressing::File(Line::new());
+            if let Pressing::File(line) = &mut self.pressure {
+                line.push(name);
+                line.push(b"\0");
+            }
         }
     }
 
@@ -230,6 +277,7 @@ impl Settings {
                 };
                 return;
             }
+            "PRESSURE" => return self.watch(value.as_bytes()),
             "SIGNAL" => return self.signal = signal_number(value).or(self.signal),
             // A text that is neither may mean 1.
             "STRICT" => return self.strict = !matches!(value, "" | "0"),

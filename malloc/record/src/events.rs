@@ -95,7 +95,9 @@ small_pages_us
 wrong_sizes
 slot_interrupted
 rseq_registered
-rseq_refused";
+rseq_refused
+pressure_events
+pressure_released";
 
 /// Names of all values, in the order of a record.
 pub fn names() -> impl Iterator<Item = &'static str> {

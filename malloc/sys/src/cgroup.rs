@@ -18,6 +18,8 @@ use core::ffi::CStr;
 use core::fmt::Write;
 
 const ROOT_V2: &str = "/sys/fs/cgroup";
+/// Where version 2 is mounted beside controllers of version 1.
+const ROOT_UNIFIED: &str = "/sys/fs/cgroup/unified";
 const ROOT_V1: &str = "/sys/fs/cgroup/memory";
 /// Where CPU time and its accounting are one hierarchy, this is a link to it.
 const CPU_ROOT_V1: &str = "/sys/fs/cgroup/cpu";
@@ -91,6 +93,25 @@ pub fn cpu_quota() -> OsResult<Option<u32>> {
     match core::str::from_utf8(group.as_bytes()) {
         Ok(path) => lowest_quota(is_v1, root, path),
         Err(_) => Ok(None),
+    }
+}
+
+/// The first result of `read` for the file `name` of this process's group of version 2, or of its
+/// nearest ancestor that has this file. A handful of system calls.
+pub fn find_in_own_group(name: &str, read: impl Fn(&CStr) -> Option<u64>) -> Option<u64> {
+    // No controller has this name.
+    let (_, own) = own_group("-").ok()??;
+    let own = core::str::from_utf8(own.as_bytes()).ok()?.trim_end_matches('/');
+    let (mut root, mut group) = (ROOT_V2, own);
+    loop {
+        let path = join(root, group, name);
+        let found = CStr::from_bytes_with_nul(path.as_bytes()).ok().and_then(&read);
+        match group.rsplit_once('/') {
+            _ if found.is_some() => return found,
+            Some((parent, _)) => group = parent,
+            None if root == ROOT_V2 => (root, group) = (ROOT_UNIFIED, own),
+            None => return None,
+        }
     }
 }
 

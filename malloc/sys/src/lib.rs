@@ -13,7 +13,7 @@
 //! `system_call`, `file_descriptor`; `primitive`; `known`; `confined`, `own_stack`, `report`;
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
 //! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `placement`, `scheduling`; `os`;
-//! `cgroup`, `overcommit`, `statm`; `percpu`, `bare_thread`, `probe`; `thread_note`; on
+//! `cgroup`, `psi`, `overcommit`, `statm`; `percpu`, `bare_thread`, `probe`; `thread_note`; on
 //! their own, `prefetch`, `same`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
@@ -47,6 +47,7 @@ pub mod placement;
 pub mod prefetch;
 pub mod primitive;
 pub mod probe;
+pub mod psi;
 pub mod random;
 pub mod record_page;
 pub mod report;

@@ -56,6 +56,8 @@ pub enum Goal {
     HighMark,
     /// No more frames than these are in use.
     Used(u32),
+    /// One pass at this priority was made, whatever it has freed.
+    OnePass(u32),
 }
 
 /// The result of a balance.
@@ -121,7 +123,7 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         stack,
         goal,
         caller,
-        priority: FIRST_PRIORITY,
+        priority: if let Goal::OnePass(priority) = goal { priority } else { FIRST_PRIORITY },
         passes: 0,
         has_drained: false,
         has_drained_lists: false,
@@ -141,7 +143,7 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
             balancing.pressure.tell(level);
         }
     }
-    let missing = run.missing();
+    let missing = if run.most_passes() > 1 { run.missing() } else { 0 };
     if missing > 0 && zones.budget().is_below(Mark::Low) {
         balancing.pressure.tell(Pressure::Critical);
     }
@@ -172,6 +174,7 @@ pub fn missing<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S, go
     match goal {
         Goal::HighMark => budget.missing(Mark::High),
         Goal::Used(frames) => budget.used().saturating_sub(frames),
+        Goal::OnePass(_) => budget.used(),
     }
 }
 
@@ -190,12 +193,22 @@ pub fn note_relief<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S
     }
 }
 
+/// Tells the callbacks whether the system is short of memory, outside of this stack's budget.
+pub fn note_pressure<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
+    stack: &S,
+    is_pressed: bool,
+) {
+    let level = if is_pressed { Pressure::Medium } else { Pressure::None };
+    stack.cached().pressure().note_outside(level);
+    note_relief(stack);
+}
+
 /// The current shortage: the level of the last balance, corrected by the present marks. O(1).
 #[must_use]
 pub fn pressure<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) -> Pressure {
     let (budget, level) = (zones(stack).budget(), stack.cached().pressure().level());
     match budget.is_below(Mark::High) {
-        false => Pressure::None,
+        false => stack.cached().pressure().outside(),
         true if budget.is_below(Mark::Low) => level.max(Pressure::Low),
         true => level,
     }
@@ -245,6 +258,10 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
         missing(self.stack, self.goal)
     }
 
+    fn most_passes(&self) -> u32 {
+        if let Goal::OnePass(_) = self.goal { 1 } else { MOST_PASSES }
+    }
+
     fn pass<G>(&mut self, enter: &impl Fn() -> G) -> bool {
         self.passes += 1;
         let before = self.missing();
@@ -267,7 +284,7 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
         self.ask_shrinkers();
         let freed = before.saturating_sub(self.missing());
         let is_enough = freed > 0 && freed >= before / ENOUGH;
-        let is_last = self.passes >= MOST_PASSES || self.priority == 0 && !is_enough;
+        let is_last = self.passes >= self.most_passes() || self.priority == 0 && !is_enough;
         if self.missing() == 0 || is_last {
             return false;
         }

@@ -17,7 +17,7 @@ mod host;
 mod pressure;
 mod shrinkers;
 
-pub use balance::{Balanced, Goal, balance, missing, note_relief, pressure};
+pub use balance::{Balanced, Goal, balance, missing, note_pressure, note_relief, pressure};
 pub use caching::{PageCaching, PageCachingOptions};
 pub use debt::is_owed;
 pub use evict::reclaim_pages;

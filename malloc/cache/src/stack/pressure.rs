@@ -31,12 +31,14 @@ unsafe impl Send for Callback {}
 /// The level of a stack, and its callbacks. All zero bytes at first.
 pub struct PressureEvents {
     level: AtomicU8,
+    /// The least level, because the system is short of memory.
+    outside: AtomicU8,
     callbacks: Hooks<Callback, MOST_CALLBACKS>,
 }
 
 impl PressureEvents {
     pub(super) const fn new() -> Self {
-        Self { level: AtomicU8::new(0), callbacks: Hooks::new() }
+        Self { level: AtomicU8::new(0), outside: AtomicU8::new(0), callbacks: Hooks::new() }
     }
 
     /// Registers a callback; `None` if there are too many.
@@ -59,15 +61,23 @@ impl PressureEvents {
     /// The level of the last balance.
     #[must_use]
     pub fn level(&self) -> Pressure {
-        match self.level.load(Relaxed) {
-            0 => Pressure::None,
-            1 => Pressure::Low,
-            2 => Pressure::Medium,
-            _ => Pressure::Critical,
+        level_from(self.level.load(Relaxed))
+    }
+
+    pub(super) fn outside(&self) -> Pressure {
+        level_from(self.outside.load(Relaxed))
+    }
+
+    /// Tells no level below this from now on.
+    pub(super) fn note_outside(&self, level: Pressure) {
+        self.outside.store(level as u8, Relaxed);
+        if level > self.level() {
+            self.tell(level);
         }
     }
 
     pub(super) fn tell(&self, level: Pressure) {
+        let level = level.max(self.outside());
         if self.level.swap(level as u8, Relaxed) != level as u8 {
             // SAFETY: the callback is registered, so it may be called.
             self.callbacks.for_each(|one| unsafe { (one.call)(one.context, level) });
@@ -76,6 +86,15 @@ impl PressureEvents {
 
     pub(super) fn adopt_in_child(&self) {
         self.callbacks.adopt_in_child();
+    }
+}
+
+fn level_from(number: u8) -> Pressure {
+    match number {
+        0 => Pressure::None,
+        1 => Pressure::Low,
+        2 => Pressure::Medium,
+        _ => Pressure::Critical,
     }
 }
 
@@ -131,8 +150,14 @@ mod tests {
         events.tell(Pressure::Low);
         events.tell(Pressure::None);
         assert_eq!(heard.load(Relaxed), 0x0100_0201);
+        events.note_outside(Pressure::Medium);
+        events.tell(Pressure::Low);
+        assert_eq!((heard.load(Relaxed), events.level()), (0x0101_0201, Pressure::Medium));
+        events.note_outside(Pressure::None);
+        events.tell(Pressure::None);
+        assert_eq!(heard.load(Relaxed), 0x0101_0202);
         assert!(events.remove(id));
         events.tell(Pressure::Medium);
-        assert_eq!((heard.load(Relaxed), events.level()), (0x0100_0201, Pressure::Medium));
+        assert_eq!((heard.load(Relaxed), events.level()), (0x0101_0202, Pressure::Medium));
     }
 }

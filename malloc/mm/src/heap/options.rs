@@ -157,6 +157,8 @@ options! {
     meaning: "mean bytes from one sample of that profile to the next (512K)";
     name: "SIGNAL", accepted: "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH",
     meaning: "the signal that has statistics published and printed at once (none)";
+    name: "PRESSURE", accepted: "auto, off or the whole name of a file",
+    meaning: "what tells that memory is short (auto: systemd's file, or the group's)";
     name: "DISABLE", accepted: "0 or 1",
     meaning: "hand every request to the C library";
     name: "DEEPBIND", accepted: "0 or 1",
@@ -278,6 +280,15 @@ pub fn placement_named(name: &str) -> Option<Placement> {
     }
 }
 
+/// Bytes of the longest name that [`names_file`] accepts.
+pub const LONGEST_FILE_NAME: usize = 511;
+
+/// Returns whether the value of `QUARRY_PRESSURE` is the whole name of a file.
+#[must_use]
+pub fn names_file(value: &[u8]) -> bool {
+    value.starts_with(b"/") && value.len() <= LONGEST_FILE_NAME
+}
+
 impl<P> StackOptions<P> {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
     /// the command (`STATS`, `SLAB`) change nothing here. Fails, and changes nothing, for unknown
@@ -315,6 +326,9 @@ impl<P> StackOptions<P> {
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
+            "PRESSURE" if !matches!(value, "auto" | "off") && !names_file(value.as_bytes()) => {
+                return Err(bad);
+            }
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
             "RECORD" if !["0", "1", "exit", "live"].contains(&value) => return Err(bad),
             _ => {}

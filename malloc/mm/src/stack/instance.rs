@@ -7,6 +7,7 @@ use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
 use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
+use super::stats::Relief;
 use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
@@ -235,6 +236,8 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     /// Frees that named a wrong size.
     pub wrong_sizes: AtomicU64,
+    /// Counts of memory that went back because the system was short of it.
+    pub relief: Relief,
     /// The instruments.
     pub watch: C::Watch,
     pub(super) cache: ManuallyDrop<C::Cache>,
@@ -276,6 +279,7 @@ impl<C: StackConfig> Stack<C> {
             has_classes: AtomicBool::new(false),
             instruments: Instruments::new(),
             wrong_sizes: AtomicU64::new(0),
+            relief: Relief::new(),
             watch: C::Watch::NEW,
             caches: CacheTable::new(),
             limits: CacheLimits::new(),

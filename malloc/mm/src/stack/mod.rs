@@ -75,6 +75,6 @@ pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use resize::with_headroom;
 pub use stash::Stash;
-pub use stats::{HeapUse, MemoryHeld, ServedBy, SlotUse, StackStats};
+pub use stats::{HeapUse, MemoryHeld, Relief, ServedBy, SlotUse, StackStats};
 pub use withheld::{Block, Ring};
 pub use withholding::LEAST_FRAMES;

@@ -137,6 +137,8 @@ impl<C: StackConfig> Stack<C> {
             ("slot_interrupted", stats.slots.interrupted),
             ("rseq_registered", stats.slots.registered.into()),
             ("rseq_refused", stats.slots.refused.into()),
+            ("pressure_events", stats.relief.0),
+            ("pressure_released", stats.relief.1 / FRAME_BYTES as u64),
         ] {
             event(name, value);
         }

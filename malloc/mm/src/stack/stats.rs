@@ -9,7 +9,7 @@ use crate::pcp::{PagePolicy, PcpCounters};
 use crate::slab::{Cache, SlabPolicy, SlabStats};
 use crate::zone::Marks;
 use quarry_sys::percpu::{PerCpu, SlotIndex, registrations};
-use quarry_sys::primitive::Ordering::Relaxed;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// The memory of a heap, read one part after the other.
 ///
@@ -124,7 +124,32 @@ pub struct StackStats {
     pub direct_reclaims: u64,
     /// Frees that named a wrong size.
     pub wrong_sizes: u64,
+    /// How often memory went back because the system was short of it, and how many bytes.
+    pub relief: (u64, u64),
     metadata: [usize; METADATA_KINDS],
+}
+
+/// Counts what went back to the system because it was short of memory.
+#[derive(Debug)]
+pub struct Relief {
+    times: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Relief {
+    pub(super) const fn new() -> Self {
+        Self { times: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// Counts one time at which so many bytes went back.
+    pub fn note(&self, bytes: usize) {
+        self.times.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (self.times.load(Relaxed), self.bytes.load(Relaxed))
+    }
 }
 
 impl StackStats {
@@ -169,6 +194,7 @@ impl<C: StackConfig> Stack<C> {
             page_lists: built.pages.pcp_totals(),
             direct_reclaims: self.deferral.reclaims.load(Relaxed),
             wrong_sizes: self.wrong_sizes.load(Relaxed),
+            relief: self.relief.counts(),
             slots: self.slot_use(),
             served_by: self.served_by(),
             ..StackStats::default()

@@ -36,6 +36,9 @@ const DIRTY_WAIT_NS: u64 = 200_000_000;
 /// Time after a wait in vain during which no request waits: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
+/// The priority of the pass that [`Balancer::give_way`] makes: one in 8 pages and objects.
+const GIVE_WAY_PRIORITY: u32 = 3;
+
 /// A balance is requested, and has not begun.
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Time from which a failed balance may be repeated, by the coarse clock.
@@ -219,6 +222,15 @@ impl Balancer for PageCaching {
 
     fn reclaim_pages() {
         quarry_cache::reclaim_pages(&STACK);
+    }
+
+    fn note_pressure(is_pressed: bool) {
+        quarry_cache::note_pressure(&STACK, is_pressed);
+    }
+
+    fn give_way() {
+        let goal = Goal::OnePass(GIVE_WAY_PRIORITY);
+        quarry_cache::balance(&STACK, ReclaimCaller::Background, goal, gate::enter);
     }
 
     #[cfg(feature = "heaps")]
