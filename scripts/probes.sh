@@ -34,10 +34,10 @@ while read -r name place semaphore; do
 done < <(readelf -nW "$library" \
     | awk '/Name:/ { name = $2 } /Location:/ { print name, substr($2, 1, length($2) - 1), $NF }')
 
-cc -O1 -g -o "$folder/program" scripts/probes.c
-LD_PRELOAD=$library QUARRY_PROFILE=$folder/profile.raw QUARRY_PROFILE_MEAN=64K \
-    perf record --quiet --call-graph dwarf,4096 -e quarry_probes:alloc -e quarry_probes:free \
-    -o "$folder/perf.data" "$folder/program"
+cc -O1 -g -fno-builtin -o "$folder/program" scripts/probes.c
+perf record --quiet -m 64M --call-graph dwarf,2048 -e quarry_probes:alloc -e quarry_probes:free \
+    -o "$folder/perf.data" env LD_PRELOAD="$library" QUARRY_PROFILE="$folder/profile.raw" \
+    QUARRY_PROFILE_MEAN=64K "$folder/program"
 perf script -i "$folder/perf.data" > "$folder/events"
 "$target/tools/quarry" profile --view alloc "$folder/profile.raw" > "$folder/profile"
 
@@ -45,7 +45,7 @@ perf script -i "$folder/perf.data" > "$folder/events"
 for site in rare often; do
     events=$(awk -v RS= -v site="$site+" '/_probes:alloc/ && index($0, site)' "$folder/events" \
         | grep -c _probes:alloc || true)
-    samples=$(awk -v RS= -v site="$site" '$NF && index($0, "\n    " site "\n")' "$folder/profile" \
+    samples=$(awk -v RS= -v site="$site" '$NF && index($0, "\n    " site " ")' "$folder/profile" \
         | sed -n 's/.*; \([0-9]*\) samples.*/\1/p')
     echo "$site: $events events, $samples samples"
     ((events > 50)) && [[ $events == "$samples" ]] || { cat "$folder/profile"; exit 1; }
@@ -54,8 +54,8 @@ frees=$(grep -c _probes:free "$folder/events" || true)
 echo "$frees frees of samples"
 ((frees > 50))
 # Attaching alone: without QUARRY_PROFILE.
-LD_PRELOAD=$library QUARRY_PROFILE_MEAN=64K \
-    perf record --quiet -e quarry_probes:alloc -o "$folder/perf.data" "$folder/program"
+perf record --quiet -m 64M -e quarry_probes:alloc -o "$folder/perf.data" \
+    env LD_PRELOAD="$library" QUARRY_PROFILE_MEAN=64K "$folder/program"
 alone=$(perf script -i "$folder/perf.data" | grep -c _probes:alloc || true)
 echo "$alone events where only perf asks"
 ((alone > 100))

@@ -74,6 +74,7 @@ steps_of_all=(
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
+    "probes     samples by the kernel's uprobes, beside the heap profile's [build]"
     "tenants    queries of DataFusion in groups: spills, errors and charges"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
@@ -269,6 +270,7 @@ step_lab_tests() {
 # scripts/one-heap.sh skips the step where RocksDB is not installed.
 step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
 
+step_probes() { scripts/probes.sh; }
 step_tenants() { scripts/tenants.sh; }
 
 step_model() {
