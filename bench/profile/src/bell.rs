@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use quarry_record::PAGE_BYTES;
-use quarry_record::profile_bell::{BELL, STOP, WISHES, wish_for};
+use quarry_record::profile_bell::{BELL, STOP, WISHES};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
@@ -110,9 +110,9 @@ pub(crate) struct Bell {
 impl Bell {
     /// Asks for a profile with about one sample in `mean` bytes from the process whose record
     /// begins at `record` of the memfd `file`.
-    pub(crate) fn ring(file: &File, record: usize, mean: usize, frees: bool) -> Result<Self> {
+    pub(crate) fn ring(file: &File, record: usize, wish: usize) -> Result<Self> {
         let page = Arc::new(Page::map(file).context("reaching the process")?);
-        let wish = record + WISHES + 4 * wish_for(mean, frees);
+        let wish = record + WISHES + 4 * wish;
         let sleepers = [Sleeper::on(&page, record + BELL), Sleeper::on(&page, wish)];
         Ok(Self { page, record, _sleepers: sleepers })
     }
@@ -149,7 +149,7 @@ mod tests {
     /// A shorter page would end this process by SIGBUS.
     #[test]
     fn a_page_that_may_become_shorter_is_not_mapped() {
-        let ring = |file: &File| Bell::ring(file, 0, 4096, false).map(drop);
+        let ring = |file: &File| Bell::ring(file, 0, 12).map(drop);
         let page = memfd(PAGE_BYTES as u64);
         for (seals, why) in [(0, "no seal"), (libc::F_SEAL_GROW, "another seal")] {
             seal(&page, seals);

@@ -52,7 +52,7 @@ pub struct ProfileArgs {
     /// Write to a file, in the form that its ending names. Can be given several times.
     #[arg(long, short, value_name = "FILE", value_parser = output)]
     output: Vec<PathBuf>,
-    /// Column to show.
+    /// Column to show. `pinned` has to be chosen when the profile is taken.
     #[arg(long, value_enum, default_value = "inuse")]
     view: View,
     /// Show the changes since the profile in this file. If that is an older profile of the same
@@ -174,6 +174,9 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     if args.view == View::Frees && !raw.traces_frees {
         bail!("frees were not traced: take the profile with --frees");
     }
+    if args.view == View::Pinned && !raw.has_pins {
+        bail!("this profile has no pins: take one of a running process with --view pinned");
+    }
     for output in outputs {
         output.write(|form, file| match form {
             Form::Pprof => Ok(pprof::write(&shown, args.view, file)?),
@@ -212,8 +215,12 @@ fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf, Option<Who>)> {
     if let Some(file) = &args.file {
         return Ok((live::load(file)?, PathBuf::from("/"), None));
     }
-    let wish =
-        Wish { patience: Duration::from_secs_f64(args.wait), mean: args.mean, frees: args.frees };
+    let wish = Wish {
+        patience: Duration::from_secs_f64(args.wait),
+        mean: args.mean,
+        frees: args.frees,
+        pins: args.view == View::Pinned,
+    };
     let process = args.choice.only()?;
     live::wait_for_record(&process, wish.patience)?;
     let (who, time) = (process.who().clone(), Duration::from_secs_f64(args.seconds));

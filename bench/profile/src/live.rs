@@ -4,6 +4,7 @@ use crate::bell::Bell;
 use crate::raw::{MOST_BYTES, Raw};
 use anyhow::{Context, Result, bail};
 use quarry_live::{Problem, Process};
+use quarry_record::profile_bell::{wish_for, wish_for_pins};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NAME: &str = "/memfd:quarry-profile (deleted)";
 const LOOK: Duration = Duration::from_millis(20);
+const NO_PINS: &str = "another profile is on, or the process has another version of Quarry";
 const END: Duration = Duration::from_secs(2);
 
 /// A request for a profile.
@@ -23,6 +25,8 @@ pub struct Wish {
     pub mean: usize,
     /// True if frees are traced.
     pub frees: bool,
+    /// True if samples in slabs stay there, to tell what they pin.
+    pub pins: bool,
 }
 
 struct Target {
@@ -90,7 +94,8 @@ pub fn take(
     let mut target = Target { process, maps: Vec::new() };
     let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |raw| raw.session);
     let was_on = before % 2 == 1;
-    let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
+    let wished = if wish.pins { wish_for_pins(wish.mean) } else { wish_for(wish.mean, wish.frees) };
+    let bell = Bell::ring(&record, at, wished)?;
     let file = wait_for_start(&mut target, wish.patience, before, || is_over(None))?;
     let began = Instant::now();
     let mut next_look = Instant::now();
@@ -103,6 +108,7 @@ pub fn take(
     }
     target.look_at_maps();
     let mut raw = read(&file)?;
+    anyhow::ensure!(!wish.pins || raw.has_pins, "{}", NO_PINS);
     if raw.stopped_ns == 0 && raw.started_ns != 0 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         raw.stopped_ns = now.as_nanos() as u64;
@@ -113,6 +119,10 @@ pub fn take(
             let is_over = || read(&file).is_ok_and(|raw| raw.session % 2 == 0);
             Instant::now() >= give_up || !target.process.is_alive() || is_over()
         });
+        if wish.pins {
+            // The process counts pins at the end.
+            Raw { sites: raw.sites, words: raw.words, .. } = read(&file)?;
+        }
     }
     raw.maps = std::mem::take(&mut target.maps);
     if was_on {

@@ -130,7 +130,11 @@ pub(crate) fn write(profile: &Profile, shown: View, out: impl Write) -> io::Resu
     let mut tables = Tables::default();
     tables.strings.number("");
     // Values of frees only if frees were traced.
-    let values = VALUES.len() - if profile.traces_frees { 0 } else { 2 };
+    let values = match (profile.has_pins, profile.traces_frees) {
+        (true, _) => VALUES.len(),
+        (false, true) => VALUES.len() - 2,
+        (false, false) => VALUES.len() - 4,
+    };
     for (name, unit) in &VALUES[..values] {
         tables.value_type(1, name, unit);
     }

@@ -4,7 +4,7 @@
 use crate::line::Line;
 use crate::maps;
 use crate::perf_map::PerfMap;
-use crate::raw::{Count, Raw, Site};
+use crate::raw::{Count, Raw, Site, SiteKind};
 use crate::symbols::{Place, Symbols};
 use clap::ValueEnum;
 use quarry_live::{Label, Who};
@@ -21,6 +21,8 @@ pub(crate) enum View {
     Alloc = 0,
     /// Call sites of frees, if frees were traced (--frees).
     Frees = 2,
+    /// Free memory that cannot go back, by the call sites of the objects between which it lies.
+    Pinned = 3,
 }
 
 impl View {
@@ -37,13 +39,15 @@ impl View {
 
 /// The figures that are estimated for each call site, by the names that pprof and Go use, and their
 /// units.
-pub(crate) const VALUES: [(&str, &str); 6] = [
+pub(crate) const VALUES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
     ("free_objects", "count"),
     ("free_space", "bytes"),
+    ("pinned_objects", "count"),
+    ("pinned_space", "bytes"),
 ];
 
 /// One address of code in a call stack.
@@ -56,14 +60,16 @@ pub(crate) struct Frame {
 }
 
 /// A call site with its callers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stack {
     /// The frames, the callee first; the frames of Quarry itself are left out.
     pub(crate) frames: Vec<Frame>,
     /// In the order of [`VALUES`].
     pub(crate) values: [i64; VALUES.len()],
     /// The samples from which the values were estimated, by [`View`].
-    pub(crate) samples: [Count; 3],
+    pub(crate) samples: [Count; 4],
+    /// Of the objects that pin memory, the greatest age in milliseconds.
+    pub(crate) oldest_ms: u64,
 }
 
 impl Stack {
@@ -98,6 +104,8 @@ pub(crate) struct Profile {
     pub(crate) lost: u64,
     /// True if frees were traced.
     pub(crate) traces_frees: bool,
+    /// True if samples in slabs were kept there.
+    pub(crate) has_pins: bool,
     /// True if it is the difference of two profiles.
     pub(crate) is_difference: bool,
 }
@@ -114,15 +122,18 @@ fn estimate(count: Count, mean: u64) -> (i64, i64) {
     ((objects * each).round() as i64, (bytes * each).round() as i64)
 }
 
-fn samples_of(site: &Site) -> [Count; 3] {
-    if site.is_free {
-        return [Count::default(), Count::default(), site.allocated];
+fn samples_of(site: &Site) -> [Count; 4] {
+    let none = Count::default();
+    match site.kind {
+        SiteKind::Frees => return [none, none, site.allocated, none],
+        SiteKind::Pins => return [none, none, none, site.allocated],
+        SiteKind::Allocations => {}
     }
     let in_use = Count {
         objects: site.allocated.objects.saturating_sub(site.freed.objects),
         bytes: site.allocated.bytes.saturating_sub(site.freed.bytes),
     };
-    [site.allocated, in_use, Count::default()]
+    [site.allocated, in_use, none, none]
 }
 
 /// Prefixes of the allocator's own functions, in programs that link it.
@@ -160,17 +171,23 @@ impl Profile {
         for site in &raw.sites {
             let stack = stacks.entry(&site.frames).or_insert_with(|| {
                 let frames = name_frames(&site.frames, &mut symbols);
-                Stack { frames, values: [0; VALUES.len()], samples: [Count::default(); 3] }
+                Stack { frames, ..Stack::default() }
             });
             for (kind, count) in samples_of(site).into_iter().enumerate() {
-                let (objects, bytes) = estimate(count, raw.mean);
+                let (objects, mut bytes) = estimate(count, raw.mean);
+                if site.kind == SiteKind::Pins && count.objects > 0 {
+                    // As many times as the objects themselves.
+                    let times = objects as f64 / count.objects as f64;
+                    bytes = (site.freed.bytes as f64 * times).round() as i64;
+                    stack.oldest_ms = stack.oldest_ms.max(site.freed.objects);
+                }
                 stack.values[2 * kind] += objects;
                 stack.values[2 * kind + 1] += bytes;
                 stack.samples[kind].objects += count.objects;
                 stack.samples[kind].bytes += count.bytes;
             }
         }
-        let samples = raw.sites.iter().filter(|site| !site.is_free);
+        let samples = raw.sites.iter().filter(|site| site.kind != SiteKind::Frees);
         let program = symbols.mappings().first().and_then(|it| it.path.file_name());
         let name = Label::new(program.unwrap_or_default().as_encoded_bytes());
         Self {
@@ -183,6 +200,7 @@ impl Profile {
             samples: samples.map(|site| site.allocated.objects).sum(),
             lost: raw.lost,
             traces_frees: raw.traces_frees,
+            has_pins: raw.has_pins,
             is_difference: false,
         }
     }
@@ -206,7 +224,7 @@ impl Profile {
                 let mut frames = stack.frames.clone();
                 frames.iter_mut().for_each(|it| Rc::make_mut(&mut it.place).mapping = None);
                 let values = values.map(|value| -value);
-                self.stacks.push(Stack { frames, values, samples: [Count::default(); 3] });
+                self.stacks.push(Stack { frames, values, ..Stack::default() });
             }
         }
         self.stacks.retain(|stack| stack.values != [0; VALUES.len()]);
@@ -242,7 +260,7 @@ mod tests {
     fn site(frames: &[u64], objects: u64, size: u64, freed: u64) -> Site {
         Site {
             frames: frames.to_vec(),
-            is_free: false,
+            kind: SiteKind::Allocations,
             allocated: Count { objects, bytes: objects * size },
             freed: Count { objects: freed, bytes: freed * size },
         }
@@ -269,8 +287,22 @@ mod tests {
             "/".as_ref(),
         );
         let [stack] = &profile.stacks[..] else { panic!("one stack") };
-        assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0]);
+        assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0, 0, 0]);
         assert_eq!((profile.samples, profile.total(View::Inuse.space())), (4, 250_000));
+    }
+
+    #[test]
+    fn pinned_bytes_are_as_many_times_as_objects() {
+        let pins = Site {
+            kind: SiteKind::Pins,
+            freed: Count { objects: 9_000, bytes: 8_000 },
+            ..site(&[1], 2, 10, 0)
+        };
+        let profile = Profile::of(&raw(vec![pins, site(&[1], 1, 10, 0)]), "/".as_ref());
+        let [stack] = &profile.stacks[..] else { panic!("one stack") };
+        // An object of 10 bytes is one in 100.5 with a mean of 1,000.
+        assert_eq!(stack.values[6..], [201, 804_000]);
+        assert_eq!((stack.oldest_ms, stack.samples[3].objects), (9_000, 2));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use quarry_watch::profile::layout::{
     BUCKET_WORDS, BUCKETS, Bucket, FRAMES, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES,
-    TRACE_WRITTEN, VERSION,
+    SIZE_OF_PINS, TRACE_WRITTEN, VERSION,
 };
 
 /// Maximum number of bytes of a profile with its mappings, of which a process has up to 65,530 by
@@ -16,12 +16,24 @@ pub(crate) const MOST_BYTES: u64 = 64 << 20;
 pub(crate) struct Site {
     /// Addresses of code, the callee first.
     pub(crate) frames: Vec<u64>,
-    /// True for a site of frees: `allocated` then has the freed samples, and `freed` no meaning.
-    pub(crate) is_free: bool,
+    pub(crate) kind: SiteKind,
     /// Samples that were allocated.
     pub(crate) allocated: Count,
     /// Samples that were freed since.
     pub(crate) freed: Count,
+}
+
+/// The meaning of a site's counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SiteKind {
+    /// Allocations.
+    #[default]
+    Allocations,
+    /// Frees: `allocated` has the freed samples, and `freed` no meaning.
+    Frees,
+    /// Objects in slabs, in use at the end: `freed` has the greatest age in milliseconds, and the
+    /// free bytes that they pin.
+    Pins,
 }
 
 /// Samples and their bytes.
@@ -50,6 +62,8 @@ pub(crate) struct Raw {
     pub(crate) lost: u64,
     /// True if frees were traced.
     pub(crate) traces_frees: bool,
+    /// True if samples in slabs were kept there.
+    pub(crate) has_pins: bool,
     /// The call sites.
     pub(crate) sites: Vec<Site>,
     /// The mappings of the process in the form of `/proc/PID/maps`; empty in a memfd.
@@ -99,7 +113,11 @@ impl Raw {
             let pair = |objects, bytes| Some(Count { objects: at(objects)?, bytes: at(bytes)? });
             Some(Site {
                 frames: frames.collect(),
-                is_free: size & SIZE_OF_FREES != 0,
+                kind: match size {
+                    _ if size & SIZE_OF_FREES != 0 => SiteKind::Frees,
+                    _ if size & SIZE_OF_PINS != 0 => SiteKind::Pins,
+                    _ => SiteKind::Allocations,
+                },
                 allocated: pair(Bucket::Allocated, Bucket::AllocatedBytes)?,
                 freed: pair(Bucket::Freed, Bucket::FreedBytes)?,
             })
@@ -114,6 +132,7 @@ impl Raw {
             stopped_ns: head(Head::Stopped).unwrap_or(0),
             lost: head(Head::Lost).unwrap_or(0),
             traces_frees: head(Head::TracesFrees) == Some(1),
+            has_pins: head(Head::HasPins) == Some(1),
             sites,
             maps: maps.split(|byte| *byte == 0).next().unwrap_or_default().to_vec(),
             words: words_read.to_vec(),

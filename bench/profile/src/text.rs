@@ -5,6 +5,7 @@ use crate::profile::{Profile, Stack, View};
 use crate::raw::Count;
 use quarry_record::profile_bell::LEAST_MEAN;
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// With fewer samples than this, a call site's figures are hardly more than a guess.
 const FEW: u64 = 10;
@@ -22,6 +23,7 @@ fn verb(shown: View) -> &'static str {
         View::Alloc => "allocated",
         View::Inuse => "in use",
         View::Frees => "freed",
+        View::Pinned => "pinned",
     }
 }
 
@@ -89,7 +91,13 @@ pub(crate) fn write(
         let objects = counted(stack.values[shown.objects()], "object");
         write!(out, "\n{} {verb} ({share:.1} %) in {objects}", bytes(held))?;
         let sampled = stack.samples[shown as usize];
-        if sampled.objects > 0 && !profile.is_difference {
+        if shown == View::Pinned {
+            let unit_ms = if stack.oldest_ms < 10_000 { 10 } else { 1000 };
+            let oldest = Duration::from_millis(stack.oldest_ms / unit_ms * unit_ms);
+            let samples = counted(sampled.objects as i64, "sample");
+            let age = humantime::format_duration(oldest);
+            write!(out, "; {samples}, the oldest of {age}")?;
+        } else if sampled.objects > 0 && !profile.is_difference {
             let (low, high) = interval(held, sampled);
             let samples = counted(sampled.objects as i64, "sample");
             write!(out, "; {samples}: {} to {}", bytes(low), bytes(high))?;

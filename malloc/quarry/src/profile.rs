@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::heap_profile;
 pub use crate::heap_profile::*;
 use crate::process::serving;
+use quarry_watch::profile::ProfileKind;
 
 /// Starts a profile with about one sample per `mean_bytes` requested bytes, and clears the previous
 /// one. O(size of the tables), some 100 us; the first start maps about 7 MiB, touched when used.
@@ -37,7 +38,7 @@ use crate::process::serving;
 /// # Errors
 /// See [`Error`]; then nothing has changed.
 pub fn start(mean_bytes: usize) -> Result<(), Error> {
-    serving().and_then(|()| heap_profile::begin(mean_bytes, false))
+    serving().and_then(|()| heap_profile::begin(mean_bytes, ProfileKind::InUse))
 }
 
 /// Like [`start`], but also records the callers of the frees of samples.
@@ -45,5 +46,5 @@ pub fn start(mean_bytes: usize) -> Result<(), Error> {
 /// # Errors
 /// Same as [`start`].
 pub fn start_with_frees(mean_bytes: usize) -> Result<(), Error> {
-    serving().and_then(|()| heap_profile::begin(mean_bytes, true))
+    serving().and_then(|()| heap_profile::begin(mean_bytes, ProfileKind::Frees))
 }

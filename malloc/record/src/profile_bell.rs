@@ -25,14 +25,30 @@ pub const PATIENCE: u32 = 50;
 /// The mean bytes between two samples that a wish selects, and whether it traces frees.
 #[must_use]
 pub const fn mean_of(wish: usize) -> (usize, bool) {
-    let mean = 1 << (wish % 32);
+    let mean = if wants_pins(wish) { LEAST_MEAN << wish } else { 1 << (wish % 32) };
     (if mean < LEAST_MEAN { LEAST_MEAN } else { mean }, wish >= 32)
+}
+
+/// Returns whether a wish asks for a profile of pins: their exponents are those of means below
+/// [`LEAST_MEAN`], from which they are counted.
+#[must_use]
+pub const fn wants_pins(wish: usize) -> bool {
+    wish < LEAST_MEAN.ilog2() as usize
+}
+
+/// The wish for a profile of pins; rounds `mean` down to a power of two from 4 KiB to 8 MiB.
+#[must_use]
+pub const fn wish_for_pins(mean: usize) -> usize {
+    let least = LEAST_MEAN.ilog2() as usize;
+    let exponent = if mean < LEAST_MEAN { least } else { mean.ilog2() as usize };
+    if exponent - least < least { exponent - least } else { least - 1 }
 }
 
 /// The wish for a profile with one sample per `mean` bytes; rounds `mean` down to a power of two.
 #[must_use]
 pub const fn wish_for(mean: usize, frees: bool) -> usize {
-    let exponent = if mean == 0 { 0 } else { mean.ilog2() as usize };
+    let mean = if mean < LEAST_MEAN { LEAST_MEAN } else { mean };
+    let exponent = mean.ilog2() as usize;
     (if exponent > 31 { 31 } else { exponent }) + if frees { 32 } else { 0 }
 }
 
@@ -42,7 +58,12 @@ mod tests {
 
     #[test]
     fn a_wish_says_what_is_wanted() {
+        for (mean, least) in [(1, LEAST_MEAN), (64 << 10, 64 << 10), (usize::MAX, 8 << 20)] {
+            let wish = wish_for_pins(mean);
+            assert_eq!((mean_of(wish), wants_pins(wish)), ((least, false), true));
+        }
         for frees in [false, true] {
+            assert!((0..32).all(|exponent| !wants_pins(wish_for(1 << exponent, frees))));
             for exponent in 12..32 {
                 assert_eq!(mean_of(wish_for(1 << exponent, frees)), (1 << exponent, frees));
             }

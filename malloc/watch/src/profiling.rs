@@ -42,7 +42,20 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
     ) -> Option<Object> {
         let points = self.points_of(stack, request.size);
         if points == 0 {
-            return next();
+            let object = next()?;
+            if self.has_pins() {
+                self.unpin(object);
+            }
+            return Some(object);
+        }
+        if self.has_pins()
+            && let Some(class) = classes::of_aligned(request.size, request.align)
+            && classes::SIZES[class.index()] as usize <= classes::LARGEST
+        {
+            let object = next()?;
+            self.unpin(object);
+            self.pin(object, request.size);
+            return Some(object);
         }
         let sampled = self.alloc_sampled(stack, request, points);
         if sampled.is_some() {
@@ -61,7 +74,8 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
     /// on, the array has an object, and the request is not a sample.
     #[inline]
     fn alloc_outside(&self, stack: &Stack<C>, size: usize, zeroed: bool) -> Option<Object> {
-        if !stack.instruments.is_only(Instrument::Profile)
+        if self.has_pins()
+            || !stack.instruments.is_only(Instrument::Profile)
             || size > classes::LARGEST
             || !stack.has_classes()
         {

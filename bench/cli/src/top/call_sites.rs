@@ -25,7 +25,7 @@ impl CallSites {
     pub(super) fn of(process: &Identity) -> Self {
         let (pid, is_over) = (process.pid, Arc::new(AtomicBool::new(false)));
         let over = Arc::clone(&is_over);
-        let wish = Wish { patience: Duration::MAX, mean: MEAN, frees: false };
+        let wish = Wish { patience: Duration::MAX, mean: MEAN, frees: false, pins: false };
         let thread = move || take(Process::new(pid)?, &wish, |_| over.load(Ordering::Relaxed));
         Self { process: process.clone(), is_over, thread: thread::spawn(thread) }
     }

@@ -100,6 +100,9 @@ pub struct Occupancy {
     pub is_sparse: bool,
     /// True if only this object keeps one of its pages, or its slab, from going back.
     pub frees_page: bool,
+    /// The object's part of the free bytes that it pins with others: those on its pages, or in its
+    /// slab if that goes back only whole, divided by the objects in use there.
+    pub pinned: u64,
 }
 
 /// The barn of one node.

@@ -37,7 +37,14 @@ fn naive(cache: &Cache, slabs: &BTreeMap<usize, Vec<usize>>, object: Object) -> 
     let has_bits = |page| cache.header_bytes() > 0 && page * PAGE < slab + cache.first_object();
     let is_free = |page: &usize| !has_bits(*page) && !others().any(|it| pages(*it).contains(page));
     let may_go = cache.order().bytes() / PAGE <= 64;
+    let share = |live: usize| PAGE.saturating_sub(live * stride) / live;
+    let live_on = |page| neighbours.iter().filter(|it| pages(**it).contains(&page)).count();
+    let pinned: usize = match may_go {
+        true => pages(address).map(|page| share(live_on(page))).sum(),
+        false => (total - neighbours.len()) * stride / neighbours.len(),
+    };
     Occupancy {
+        pinned: pinned as u64,
         bytes: cache.object_bytes(),
         live: neighbours.len() as u32,
         total: cache.objects(),

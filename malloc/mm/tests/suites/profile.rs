@@ -11,7 +11,7 @@ use quarry_sys::percpu::Object;
 use quarry_watch::profile::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MOST_FRAMES, SIZE_OF_FREES, words,
 };
-use quarry_watch::profile::{Area, Busy, MOST_RECORDS, ProfileOptions};
+use quarry_watch::profile::{Area, Busy, MOST_RECORDS, ProfileKind, ProfileOptions};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ fn tracer(frames: &mut [u64; MOST_FRAMES]) -> usize {
 }
 
 fn options(mean: u64) -> ProfileOptions {
-    ProfileOptions { mean, frees: false, seed: 42, tracer }
+    ProfileOptions { mean, kind: ProfileKind::InUse, seed: 42, tracer }
 }
 
 fn options_of_heap() -> StackOptions {
@@ -316,7 +316,7 @@ fn frees_are_traced_where_that_is_asked_for() {
     bed.stack
         .watch
         .0
-        .start(&bed.stack, &ProfileOptions { frees: true, ..options(1) })
+        .start(&bed.stack, &ProfileOptions { kind: ProfileKind::Frees, ..options(1) })
         .expect("nobody is busy");
     SITE.set(70);
     let objects: Vec<_> = (0..5).map(|_| alloc(&bed, 100)).collect();

@@ -9,7 +9,7 @@ use quarry_mm::stack::{Entry, Instrument, Request, Stack, StackConfig, StackHost
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::{Object, VirtualSlots};
 use quarry_watch::profile::layout::{Head, MOST_FRAMES, words};
-use quarry_watch::profile::{Area, ProfileOptions};
+use quarry_watch::profile::{Area, ProfileKind, ProfileOptions};
 use quarry_watch::{AllInstruments, HeapProfile};
 
 struct Plain;
@@ -103,7 +103,7 @@ fn a_stack_may_have_the_heap_profile_alone() {
         frames[0] = 1;
         1
     };
-    let options = ProfileOptions { mean: 1, frees: false, seed: 42, tracer };
+    let options = ProfileOptions { mean: 1, kind: ProfileKind::InUse, seed: 42, tracer };
     profile.start(&bed.stack, &options).expect("no task is adding");
     play(&bed.stack);
     profile.stop(&bed.stack);

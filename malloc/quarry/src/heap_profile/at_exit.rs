@@ -11,6 +11,7 @@ use quarry_mm::heap::options::parse_bytes;
 use quarry_sys::confined::is_confined;
 use quarry_sys::primitive::{AtomicBool, AtomicUsize, Ordering};
 use quarry_sys::report::warn;
+use quarry_watch::profile::ProfileKind;
 
 static NAME: FileName = FileName::new();
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
@@ -59,7 +60,7 @@ pub(crate) fn start_if_asked() {
     if name().is_none() {
         return;
     }
-    if let Err(error) = begin(mean(), false) {
+    if let Err(error) = begin(mean(), ProfileKind::InUse) {
         let name = name().unwrap_or("");
         let reason = Reason(error.errno());
         return warn(format_args!("no heap profile: QUARRY_PROFILE={name}: {reason}"));

@@ -10,14 +10,15 @@
 //! |---|---|
 //! | [`BELL`] | request a profile, and are alive: they sleep there again after a wake-up |
 //! | [`STOP`] | request the end of the profile |
-//! | [`WISHES`]` + 4 * n` | request one sample in 2^(n mod 32) bytes; from n = 32 on with frees |
+//! | [`WISHES`]` + 4 * n` | request one sample in 2^(n mod 32) bytes; from n = 32 on with frees; below 12 of pins |
 //!
 //! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 
 use super::probes::look_anew;
 use super::switch::{begin, stop};
-use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of};
+use quarry_record::profile_bell::{BELL, PATIENCE, STOP, WISHES, mean_of, wants_pins};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, futex};
+use quarry_watch::profile::ProfileKind;
 
 /// Looks without a sleeper until the profile ends; 0 if no client has started a profile.
 static LEFT: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +33,12 @@ pub(crate) fn look(record: usize) {
             let wish = (0..64).find(|number| sleeps_on(WISHES + 4 * number));
             let Some(number) = wish else { return };
             let (mean, frees) = mean_of(number);
-            if begin(mean, frees).is_ok() {
+            let kind = match frees {
+                _ if wants_pins(number) => ProfileKind::Pins,
+                true => ProfileKind::Frees,
+                false => ProfileKind::InUse,
+            };
+            if begin(mean, kind).is_ok() {
                 LEFT.store(PATIENCE, Relaxed);
             }
         }

@@ -8,6 +8,7 @@ use super::switch::{begin, stop};
 use crate::error::Error;
 use quarry_sys::primitive::{AtomicBool, Ordering::Relaxed};
 use quarry_sys::probe;
+use quarry_watch::profile::ProfileKind;
 
 /// The answer of the last look.
 static WAS_TRACED: AtomicBool = AtomicBool::new(false);
@@ -36,7 +37,7 @@ fn switch(is_traced: bool) {
         }
         return;
     }
-    match begin(mean(), false) {
+    match begin(mean(), ProfileKind::InUse) {
         Ok(()) => IS_OURS.store(true, Relaxed),
         // The next slow path tries again.
         Err(Error::Switching) => WAS_TRACED.store(false, Relaxed),

@@ -20,7 +20,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::system_call::process_id;
 use quarry_sys::unwind;
 use quarry_watch::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
-use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileOptions};
+use quarry_watch::profile::{Area, LARGEST_MEAN, ProfileKind, ProfileOptions};
 
 /// Held while the profile is switched; callers only `try_lock`.
 static SWITCH: CountedLock<()> = CountedLock::new(());
@@ -54,7 +54,7 @@ pub fn stop() {
 }
 
 /// Starts the profile of an instance that serves.
-pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
+pub(crate) fn begin(mean_bytes: usize, kind: ProfileKind) -> Result<(), Error> {
     let _errno = KeepErrno::new();
     let _inside = gate::enter();
     let _switch = SWITCH.try_lock().ok_or(Error::Switching)?;
@@ -62,12 +62,15 @@ pub(crate) fn begin(mean_bytes: usize, frees: bool) -> Result<(), Error> {
         return Err(Error::AlreadyOn);
     }
     make_tables()?;
+    if kind == ProfileKind::Pins {
+        profile().prepare_pins(&STACK, &Linux)?;
+    }
     unwind::unwinder();
     let options = ProfileOptions {
         mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
-        frees,
+        kind,
         // The address of a local variable differs from process to process.
-        seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
+        seed: coarse_ns() ^ core::ptr::from_ref(&kind) as u64,
         tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
     };
     profile().start(&STACK, &options).map_err(|_| Error::Switching)?;

@@ -5,8 +5,8 @@
 //! without waiting for this. Samples that find no room are counted as lost.
 
 use super::layout::{
-    BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,
-    words,
+    BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, SIZE_OF_PINS, TRACE_WRITTEN,
+    VERSION, about, words,
 };
 use core::ptr::NonNull;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -18,6 +18,8 @@ const PROBES: u64 = 32;
 pub(super) enum Did {
     Allocate,
     Free,
+    /// Allocates an object that stays in its slab.
+    Pin,
 }
 
 /// The counts of a profile in memory; [`layout`](super::layout) describes the words.
@@ -119,6 +121,10 @@ impl Area {
     pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
         let number = self.find(did, trace, size)?;
         self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
+        if did == Did::Pin {
+            // Counted at the end of the profile.
+            return Some(number as u32);
+        }
         self.bucket(number, Bucket::Allocated).fetch_add(1, Ordering::Relaxed);
         self.bucket(number, Bucket::AllocatedBytes).fetch_add(size, Ordering::Relaxed);
         Some(number as u32)
@@ -130,9 +136,23 @@ impl Area {
         self.bucket(number, Bucket::FreedBytes).fetch_add(size, Ordering::Relaxed);
     }
 
+    /// Counts a pin that is in use at the end of the profile.
+    pub(super) fn count_pinned(&self, bucket: u32, size: u64, free: u64, age_ms: u64) {
+        let number = u64::from(bucket) & (self.buckets as u64 - 1);
+        let add = |word, more| self.bucket(number, word).fetch_add(more, Ordering::Relaxed);
+        add(Bucket::Allocated, 1);
+        add(Bucket::AllocatedBytes, size);
+        add(Bucket::FreedBytes, free);
+        self.bucket(number, Bucket::Freed).fetch_max(age_ms, Ordering::Relaxed);
+    }
+
     fn find(&self, did: Did, trace: &[u64], size: u64) -> Option<u64> {
-        let of_frees = if did == Did::Free { SIZE_OF_FREES } else { 0 };
-        let size = about(size) | of_frees;
+        let kind = match did {
+            Did::Allocate => 0,
+            Did::Free => SIZE_OF_FREES,
+            Did::Pin => SIZE_OF_PINS,
+        };
+        let size = about(size) | kind;
         let key = hash(trace, size);
         for probe in 0..PROBES.min(self.buckets as u64) {
             let number = key.wrapping_add(probe) & (self.buckets as u64 - 1);

@@ -3,12 +3,14 @@
 use super::area::{Area, Did};
 use super::gap::Countdown;
 use super::layout::{Head, MOST_FRAMES};
+use super::pins::{Pin, Pins};
 use super::records::{Records, Sampled};
 use quarry_mm::frame::{MetadataKind, OsArray, Pfn};
 use quarry_mm::slab::Late;
-use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost};
+use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost, Stash};
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::percpu::PerCpu;
+use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::probe;
 
@@ -22,13 +24,24 @@ pub const DEFAULT_MEAN: u64 = 512 << 10;
 /// The largest mean: with a larger one nothing is sampled in practice.
 pub const LARGEST_MEAN: u64 = 1 << 50;
 
+/// The kind of a profile: what it records besides allocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileKind {
+    /// The memory that is in use.
+    InUse,
+    /// That, and the callers of frees.
+    Frees,
+    /// The free memory that objects pin in slabs. Such samples stay in their slabs.
+    Pins,
+}
+
 /// Options of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileOptions {
     /// Mean bytes between two samples, `1..=`[`LARGEST_MEAN`].
     pub mean: u64,
-    /// True if frees of samples are traced too.
-    pub frees: bool,
+    /// The kind of the profile.
+    pub kind: ProfileKind,
     /// Seed of the random numbers.
     pub seed: u64,
     /// The function that finds call sites.
@@ -54,7 +67,9 @@ pub struct HeapProfile {
     /// Number of tasks that are adding to the area.
     busy: AtomicU32,
     mean: AtomicU64,
-    traces_frees: AtomicU32,
+    /// The [`ProfileKind`].
+    kind: AtomicU32,
+    pins: Late<Pins>,
     tracer: AtomicPtr<()>,
 }
 
@@ -65,7 +80,8 @@ impl HeapProfile {
             session: AtomicU32::new(0),
             busy: AtomicU32::new(0),
             mean: AtomicU64::new(0),
-            traces_frees: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
+            pins: Late::new(),
             tracer: AtomicPtr::new(core::ptr::null_mut()),
         }
     }
@@ -92,6 +108,22 @@ impl HeapProfile {
         let countdowns = tables.countdowns.len() * size_of::<Countdown>();
         let bytes = tables.area.bytes() + Records::BYTES + countdowns;
         stack.metadata().count(MetadataKind::Other, bytes);
+        Ok(())
+    }
+
+    /// Makes the table of a profile of pins, before the first one starts. One task at a time.
+    ///
+    /// # Errors
+    /// The system's error; then no table is made.
+    pub fn prepare_pins<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        os: &'static dyn Os,
+    ) -> OsResult<()> {
+        if self.pins.get().is_none() {
+            self.pins.build(|| Pins::new(os))?;
+            stack.metadata().count(MetadataKind::Other, Pins::BYTES);
+        }
         Ok(())
     }
 
@@ -136,9 +168,12 @@ impl HeapProfile {
         let mean = options.mean.clamp(1, LARGEST_MEAN);
         tables.area.clear();
         tables.area.head(Head::Mean).store(mean, Ordering::Relaxed);
-        tables.area.head(Head::TracesFrees).store(options.frees.into(), Ordering::Relaxed);
+        let flag = |kind| u64::from(options.kind == kind);
+        let head = |word, value| tables.area.head(word).store(value, Ordering::Relaxed);
+        head(Head::TracesFrees, flag(ProfileKind::Frees));
+        head(Head::HasPins, flag(ProfileKind::Pins));
         self.mean.store(mean, Ordering::Relaxed);
-        self.traces_frees.store(options.frees.into(), Ordering::Relaxed);
+        self.kind.store(options.kind as u32, Ordering::Relaxed);
         self.tracer.store(options.tracer as *mut (), Ordering::Relaxed);
         for slot in 0..tables.countdowns.len() {
             tables.countdowns.at(slot).begin(options.seed.wrapping_add(slot as u64), mean);
@@ -155,6 +190,9 @@ impl HeapProfile {
         if let Some(tables) = self.tables.get()
             && self.is_on()
         {
+            if let Some(pins) = self.pins.get() {
+                self.count_pins(stack, tables, pins);
+            }
             let session = self.session.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
             tables.area.head(Head::Session).store(session.into(), Ordering::Relaxed);
         }
@@ -230,12 +268,53 @@ impl HeapProfile {
             if sampled.session == session {
                 tables.area.count_freed(sampled.bucket, size);
             }
-            if self.traces_frees.load(Ordering::Relaxed) != 0 {
+            if self.kind.load(Ordering::Relaxed) == ProfileKind::Frees as u32 {
                 self.count(tables, Did::Free, size);
             }
             None
         });
         tables.records.give(record);
+    }
+
+    /// Returns whether samples stay in their slabs.
+    #[inline]
+    pub(crate) fn has_pins(&self) -> bool {
+        self.kind.load(Ordering::Relaxed) == ProfileKind::Pins as u32
+    }
+
+    /// Makes an object in a slab a sample that stays there.
+    pub(crate) fn pin(&self, object: Object, size: usize) {
+        let Some(pins) = self.pins.get() else { return };
+        self.while_on(|tables, _| {
+            let bucket = self.count(tables, Did::Pin, size as u64)?;
+            let address = object.as_ptr() as u64;
+            if !pins.put(&Pin { address, size: size as u64, born_ns: coarse_ns(), bucket }) {
+                tables.area.note_lost();
+            }
+            None
+        });
+    }
+
+    /// Notes that an address is handed out: a pin at this address has died.
+    #[inline]
+    pub(crate) fn unpin(&self, object: Object) {
+        if let Some(pins) = self.pins.get() {
+            pins.take(object.as_ptr() as u64);
+        }
+    }
+
+    /// Counts, at the end of a profile, the pins that are in use, and what they pin. O(table).
+    fn count_pins<C: StackConfig>(&self, stack: &Stack<C>, tables: &Tables, pins: &Pins) {
+        // A freed object shows only in its slab.
+        stack.give(Stash::Barns, u32::MAX);
+        stack.shrink_all();
+        let now = coarse_ns();
+        pins.take_all(|pin| {
+            if let Some(occupancy) = stack.occupancy(pin.address as *mut u8) {
+                let age_ms = now.saturating_sub(pin.born_ns) / 1_000_000;
+                tables.area.count_pinned(pin.bucket, pin.size, occupancy.pinned, age_ms);
+            }
+        });
     }
 
     pub(crate) fn read(&self, record: u32) -> Option<Sampled> {

@@ -61,6 +61,8 @@ pub enum Head {
     FramesUsed,
     /// 1 if frees are traced too.
     TracesFrees,
+    /// 1 if the buckets of pins are written at the end of the profile.
+    HasPins,
 }
 
 /// A word of a bucket.
@@ -71,15 +73,17 @@ pub enum Bucket {
     Key,
     /// `{written : 1 | first frame : 47 | frames : 16}`; 0 until the frames' position is stored.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: the bucket's kind, and the leading bits of the size: [`about`].
+    /// `{frees : 1 | pins : 1 | bytes : 62}`: the bucket's kind, and the leading bits of the size:
+    /// [`about`].
     Size,
-    /// Number of objects allocated (or freed, if the bucket counts frees).
+    /// Number of objects allocated (or freed, if the bucket counts frees; of pins: in use).
     Allocated,
     /// Requested bytes of the allocated (or freed) objects.
     AllocatedBytes,
-    /// Number of the allocated objects that have been freed since.
+    /// Number of the allocated objects that have been freed since. Of pins: the greatest age, in
+    /// milliseconds.
     Freed,
-    /// Requested bytes of the freed objects.
+    /// Requested bytes of the freed objects. Of pins: the free bytes that they pin.
     FreedBytes,
 }
 
@@ -88,6 +92,10 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 
 /// The bit of [`Bucket::Size`] of a bucket that counts frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
+
+/// The bit of [`Bucket::Size`] of a bucket of pins: objects in slabs that were still in use at the
+/// end of the profile.
+pub const SIZE_OF_PINS: u64 = 1 << 62;
 
 /// A size reduced to its highest four bits. Sizes in one bucket differ by at most an eighth, so the
 /// sampling probability computed from their mean is right to some thousandths.

@@ -7,15 +7,18 @@
 //!
 //! Nothing here takes a lock or allocates, so requests of signal handlers may be samples, too.
 //!
-//! Each file uses only files before it: `layout`, `gap`, `records`, `area`, `heap_profile`.
+//! Each file uses only files before it: `layout`, `gap`, `records`, `pins`, `area`, `heap_profile`.
 
 mod area;
 mod gap;
 mod heap_profile;
 pub mod layout;
+mod pins;
 mod records;
 
 pub use area::Area;
-pub use heap_profile::{Busy, DEFAULT_MEAN, HeapProfile, LARGEST_MEAN, ProfileOptions, Tracer};
+pub use heap_profile::{
+    Busy, DEFAULT_MEAN, HeapProfile, LARGEST_MEAN, ProfileKind, ProfileOptions, Tracer,
+};
 pub use records::MOST_RECORDS;
 pub(super) use records::{NO_RECORD, Sampled};

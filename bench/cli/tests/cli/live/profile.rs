@@ -3,6 +3,7 @@
 use super::served::{Served, eventually};
 use crate::support::{Workshop, quarry, real_library, skipped};
 use std::fs;
+use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -201,6 +202,64 @@ fn a_running_process_is_profiled_from_outside() {
         let error = String::from_utf8_lossy(&again.stderr).into_owned();
         if error.contains("was on already") { Err(error) } else { Ok(()) }
     });
+}
+
+/// One object in 50 lives for 20 bursts, among others that live for one.
+const ENGINE: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((noinline)) void *state(void) { return memset(malloc(100), 1, 100); }
+__attribute__((noinline)) void *row(void) { return memset(malloc(100), 1, 100); }
+int main(void)
+{
+    static void *rows[20000], *states[8000];
+    for (int burst = 0;; burst++) {
+        for (int i = 0; i < 20000; i++) {
+            int at = (burst % 20) * 400 + i / 50;
+            if (i % 50 == 0) {
+                free(states[at]);
+                states[at] = state();
+            }
+            rows[i] = row();
+        }
+        for (int i = 0; i < 20000; i++)
+            free(rows[i]);
+        if (burst == 0)
+            write(1, "\n", 1);
+        usleep(20000);
+    }
+}
+"#;
+
+/// The objects that live, and not those that are many, keep memory from going back.
+#[test]
+fn what_pins_memory_is_named() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("engine", ENGINE, &["-O1", "-fno-builtin"]);
+    let mut run = Command::new(program);
+    run.env("LD_PRELOAD", library).stdout(Stdio::piped());
+    let mut engine = run.spawn().expect("it runs");
+    let begun = engine.stdout.as_mut().expect("a pipe").read_exact(&mut [0]);
+    begun.expect("the first burst");
+    let pid = engine.id().to_string();
+    let raw = shop.path("pins.raw");
+    let mut command = quarry();
+    command.args(["profile", "--pid", &pid, "--wait", "100", "--seconds", "3", "--mean", "4K"]);
+    let report = command.args(["--view", "pinned", "-o"]).arg(&raw).output().expect("it runs");
+    let _ = (engine.kill(), engine.wait());
+    text(&report);
+    let shown = |view: &str| {
+        let mut command = quarry();
+        command.arg("profile").arg(&raw).args(["--view", view]).output().expect("it runs")
+    };
+    let report = text(&shown("pinned"));
+    let first = report.split("\n\n").nth(1).expect("a call site");
+    assert!(first.contains(" pinned (") && first.contains(", the oldest of "), "{report}");
+    assert!(first.contains("    state\n    main\n"), "{report}");
+    let refused = shown("frees");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("take the profile with --frees"));
 }
 
 #[test]

@@ -85,11 +85,38 @@ impl Slab<'_> {
         if self.free() + 1 == self.cache.objects() {
             return true;
         }
-        let is_whole =
-            self.cache.has_constructor() || self.cache.order().bytes() / page_bytes > MOST_PAGES;
+        let mut pages = self.pages_of(number, page_bytes);
+        !self.is_whole(page_bytes)
+            && pages.any(|page| self.is_unused(page, page_bytes, Some(number)))
+    }
+
+    /// Returns whether no page of the slab goes back before the slab does.
+    fn is_whole(&self, page_bytes: usize) -> bool {
+        self.cache.has_constructor() || self.cache.order().bytes() / page_bytes > MOST_PAGES
+    }
+
+    fn pages_of(&self, number: u32, page_bytes: usize) -> Range<usize> {
         let start = self.cache.first_object() + number as usize * self.cache.stride();
-        let mut pages = start / page_bytes..(start + self.cache.stride()).div_ceil(page_bytes);
-        !is_whole && pages.any(|page| self.is_unused(page, page_bytes, Some(number)))
+        start / page_bytes..(start + self.cache.stride()).div_ceil(page_bytes)
+    }
+
+    /// See [`Occupancy::pinned`].
+    fn pinned_by(&self, number: u32, page_bytes: usize) -> u64 {
+        let share = |free: usize, live: u32| (free / live.max(1) as usize) as u64;
+        let stride = self.cache.stride();
+        if self.is_whole(page_bytes) {
+            let (objects, free) = (self.cache.objects(), self.free());
+            return share(free as usize * stride, objects - free);
+        }
+        let of_page = |page: usize| {
+            let objects = self.objects_on(page, page_bytes);
+            let all = objects.len() as u32;
+            let free = self.masks(objects);
+            let free = free.map(|(index, mask)| (self.bits_now(index) & mask).count_ones()).sum();
+            let live: u32 = all - u32::min(all, free);
+            share(page_bytes.saturating_sub(live as usize * stride), live)
+        };
+        self.pages_of(number, page_bytes).map(of_page).sum()
     }
 
     fn unused_pages(&self, page_bytes: usize) -> u64 {
@@ -203,6 +230,7 @@ impl<P: PerCpu> SlabsView<'_, P> {
             partial_live,
             is_sparse: is_sparse && own < u64::from(cache.objects()),
             frees_page: slab.keeps_page(number, self.page_bytes()),
+            pinned: slab.pinned_by(number, self.page_bytes()),
         })
     }
 
