@@ -24,7 +24,7 @@ fn memory_goes_back_where_the_file_tells_of_waits() {
 }
 
 #[test]
-fn nothing_goes_back_where_nobody_asks() {
+fn nothing_goes_back_where_pressure_is_off() {
     run("total", "off", "MEMORY_PRESSURE_WATCH").env("QUARRY_PRESSURE", "off").finish().success();
     let never = run("total", "never", "QUARRY_PRESSURE");
     never.env("QUARRY_PURGE_DELAY", "-1").finish().success();

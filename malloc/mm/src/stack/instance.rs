@@ -7,7 +7,7 @@ use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
 use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
-use super::stats::Relief;
+use super::relief::Relief;
 use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;

@@ -9,7 +9,7 @@
 //! instruments use the layers below. Files use only files to their left:
 //!
 //! ```text
-//! call, instruments, budget_stats, miss, stash -> cached_pages
+//! call, instruments, budget_stats, miss, relief, stash -> cached_pages
 //! deferral, fast_path, footprint, retention, large, withheld
 //!     -> instance -> guarded_slabs, withholding -> own_frames -> stashes -> reap
 //!     -> bounding, direct_reclaim -> reclaim -> owner -> caches, own_heaps -> request -> resize
@@ -49,6 +49,7 @@ mod print;
 mod reap;
 mod reclaim;
 mod record;
+mod relief;
 mod request;
 mod resize;
 mod retention;
@@ -75,6 +76,7 @@ pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use resize::with_headroom;
 pub use stash::Stash;
-pub use stats::{HeapUse, MemoryHeld, Relief, ServedBy, SlotUse, StackStats};
+pub use relief::Relief;
+pub use stats::{HeapUse, MemoryHeld, ServedBy, SlotUse, StackStats};
 pub use withheld::{Block, Ring};
 pub use withholding::LEAST_FRAMES;

@@ -9,7 +9,7 @@ use crate::pcp::{PagePolicy, PcpCounters};
 use crate::slab::{Cache, SlabPolicy, SlabStats};
 use crate::zone::Marks;
 use quarry_sys::percpu::{PerCpu, SlotIndex, registrations};
-use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::Ordering::Relaxed;
 
 /// The memory of a heap, read one part after the other.
 ///
@@ -127,29 +127,6 @@ pub struct StackStats {
     /// How often memory went back because the system was short of it, and how many bytes.
     pub relief: (u64, u64),
     metadata: [usize; METADATA_KINDS],
-}
-
-/// Counts what went back to the system because it was short of memory.
-#[derive(Debug)]
-pub struct Relief {
-    times: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Relief {
-    pub(super) const fn new() -> Self {
-        Self { times: AtomicU64::new(0), bytes: AtomicU64::new(0) }
-    }
-
-    /// Counts one time at which so many bytes went back.
-    pub fn note(&self, bytes: usize) {
-        self.times.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    fn counts(&self) -> (u64, u64) {
-        (self.times.load(Relaxed), self.bytes.load(Relaxed))
-    }
 }
 
 impl StackStats {

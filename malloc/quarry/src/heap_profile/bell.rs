@@ -10,7 +10,8 @@
 //! |---|---|
 //! | [`BELL`] | request a profile, and are alive: they sleep there again after a wake-up |
 //! | [`STOP`] | request the end of the profile |
-//! | [`WISHES`]` + 4 * n` | request one sample in 2^(n mod 32) bytes; from n = 32 on with frees; below 12 of pins |
+//! | [`WISHES`]` + 4 * n` | request one sample in 2^(n mod 32) bytes; from n = 32 on with frees |
+//! | the first 12 of these | request one sample in 2^(n + 12) bytes, of pins |
 //!
 //! A profile started this way ends after [`PATIENCE`] looks without a sleeper on the bell.
 

@@ -1,7 +1,7 @@
 //! Samples that stay in their slabs, among the objects that they keep memory with.
 //!
-//! Usual samples lie in pages of their own, so they say nothing of slabs. Nobody sees the free of a
-//! pin: it is known to have died if its address is handed out again, or if it is free in its slab
+//! Usual samples lie in pages of their own, so they say nothing of slabs. No code sees the free of
+//! a pin: it is known to have died if its address is handed out again, or if it is free in its slab
 //! when the profile ends. (A freed object that is still parked on another CPU then counts as in
 //! use.)
 
