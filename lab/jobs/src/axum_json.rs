@@ -20,7 +20,7 @@ const KEPT: u64 = 50_000;
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
-struct Order {
+pub struct Order {
     id: u64,
     lines: Vec<Line>,
     customer: String,
@@ -41,7 +41,8 @@ struct Sum {
     cents: u64,
 }
 
-type Orders = Arc<Mutex<HashMap<u64, Order>>>;
+/// The orders that are kept, by their numbers.
+pub type Orders = Arc<Mutex<HashMap<u64, Order>>>;
 
 async fn take(State(orders): State<Orders>, Json(order): Json<Order>) -> Json<Sum> {
     let cents = order.lines.iter().map(|line| line.count * line.cents).sum();
@@ -55,17 +56,17 @@ async fn echo(Json(value): Json<Value>) -> Json<Value> {
     Json(value)
 }
 
-/// Serves at the unix socket that the first argument names, until SIGTERM.
+/// Serves these and `more` at the unix socket that the first argument names, until SIGTERM.
 ///
 /// # Errors
 /// If there is no argument, the socket cannot be made, or the runtime not be started.
-pub fn main() -> io::Result<()> {
+pub fn main(more: Router<Orders>) -> io::Result<()> {
     let socket = std::env::args_os().nth(1);
     let socket = socket.ok_or_else(|| io::Error::other("usage: axum-json SOCKET"))?;
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     runtime.block_on(async {
         let mut asked = signal(SignalKind::terminate())?;
-        let service = Router::new()
+        let service = more
             .route("/orders", post(take))
             .route("/echo", post(echo))
             .with_state(Orders::default());

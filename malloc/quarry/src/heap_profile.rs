@@ -3,6 +3,8 @@
 mod at_exit;
 mod bell;
 mod output;
+#[cfg(feature = "std")]
+mod pprof;
 mod probes;
 mod switch;
 
@@ -12,6 +14,8 @@ pub(crate) use bell::look;
 pub use output::write_to;
 #[cfg(feature = "internals")]
 pub use output::write_to_descriptor;
+#[cfg(feature = "std")]
+pub use pprof::pprof;
 pub(crate) use probes::look_for_tracers;
 pub use switch::{DEFAULT_MEAN_BYTES, stop};
 pub(crate) use switch::{begin, visit_locks};

@@ -1,5 +1,5 @@
 //! The service on the system's allocator: `axum-json SOCKET`.
 
 fn main() -> std::io::Result<()> {
-    rust_jobs::axum_json::main()
+    rust_jobs::axum_json::main(axum::Router::new())
 }

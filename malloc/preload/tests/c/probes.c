@@ -150,10 +150,10 @@ static void set_breakpoints(void)
     size_t page = sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < LENGTH(probes); i++) {
         void *start = (void *)((uintptr_t)probes[i].place & ~(page - 1));
-        CHECK(mprotect(start, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0, "mprotect");
+        CHECK(mprotect(start, page, PROT_READ | PROT_WRITE | PROT_EXEC) == 0, "mprotect");
         memcpy(probes[i].place, BREAKPOINT, sizeof BREAKPOINT);
         __builtin___clear_cache((char *)probes[i].place, (char *)probes[i].place + 4);
-        CHECK(mprotect(start, 2 * page, PROT_READ | PROT_EXEC) == 0, "mprotect");
+        CHECK(mprotect(start, page, PROT_READ | PROT_EXEC) == 0, "mprotect");
     }
     struct sigaction action = {.sa_sigaction = reached, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGTRAP, &action, NULL) == 0, "sigaction");
