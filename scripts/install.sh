@@ -116,6 +116,11 @@ for file in scripts/programs/*; do
         || put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
 done
 put_built 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
+# Files to use with the command: Grafana's, Prometheus' and those of Kubernetes.
+for file in docs/deploy/*; do
+    place=${file#docs/}
+    [[ -z $remove && ! -e $TARGET/tools/quarry ]] || put 644 "$file" "$PREFIX/share/quarry/$place"
+done
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"
 for header in quarry.h quarry.hpp; do
     put 644 "malloc/preload/include/$header" "$PREFIX/include/$header"
@@ -131,7 +136,7 @@ if [[ -n $remove ]]; then
     rm -f "$DESTDIR$MANDIR"/man1/quarry.1 "$DESTDIR$MANDIR"/man1/quarry-*.1 \
         "$DESTDIR$MANDIR/man7/libquarry.7"
     # Other folders stay if they are not in the list: they belong to the system.
-    made=("$DESTDIR$LIBDIR"/quarry{,/peers} "$DESTDIR$PREFIX"/share/quarry{,/programs})
+    made=("$DESTDIR$LIBDIR"/quarry{,/peers} "$DESTDIR$PREFIX"/share/quarry{,/programs,/deploy})
     if [[ -n $DESTDIR ]]; then
         # A stage is Quarry's own: all folders in it that are empty then.
         mapfile -t -O ${#made[@]} made < <(find "$DESTDIR" -mindepth 1 -type d)

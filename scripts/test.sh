@@ -75,6 +75,7 @@ steps_of_all=(
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
     "probes     samples by the kernel's uprobes, beside the heap profile's [build]"
+    "deploy     the dashboard, the alerts and the manifests of docs/deploy, by their schemas"
     "tenants    queries of DataFusion in groups: spills, errors and charges"
     "bench      experiments run and print their tables [lab]"
     "model      model checker: every interleaving of the small cases"
@@ -271,6 +272,9 @@ step_lab_tests() {
 step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
 
 step_probes() { scripts/probes.sh; }
+# scripts/monitoring.sh skips what it cannot install.
+step_deploy() { scripts/monitoring.sh; }
+
 step_tenants() { scripts/tenants.sh; }
 
 step_model() {

@@ -5,10 +5,11 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use quarry_harness::Usage;
 use quarry_live::http::Server;
-use quarry_live::metrics::{self, Format};
+use quarry_live::metrics::{Exporter, Format, Level};
 use quarry_live::{Problem, Process};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::PathBuf;
 
 /// Milliseconds between two checks that the process still runs.
 const BETWEEN_LOOKS_MS: u16 = 500;
@@ -19,6 +20,10 @@ const BETWEEN_LOOKS_MS: u16 = 500;
 /// --listen it answers scrapes of http://ADDRESS/metrics: about one process (--pid) until that
 /// ends, otherwise about all processes on Quarry that --name or --cgroup choose at the time, so
 /// that a sidecar outlives restarts of its service.
+///
+/// A service is the processes of one name in one systemd unit, pod, container or control group. It
+/// has a dozen series, which stay the same when its workers are replaced. --level=all has several
+/// hundred for each process instead, with its number as a label.
 #[derive(clap::Args)]
 pub(crate) struct MetricsArgs {
     #[command(flatten)]
@@ -26,6 +31,12 @@ pub(crate) struct MetricsArgs {
     /// Answer scrapes there: 127.0.0.1:9464, [::1]:9464, or a port of this machine's own address.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// A dozen series for each service, or all for each process.
+    #[arg(long, value_enum, default_value_t, value_name = "LEVEL")]
+    level: Level,
+    /// Folder with a folder NAMESPACE_POD_UID for each pod of a node of Kubernetes.
+    #[arg(long, value_name = "FOLDER", default_value = "/var/log/pods")]
+    pods: PathBuf,
     /// Print OpenMetrics instead of the older text format.
     #[arg(long, conflicts_with = "listen")]
     openmetrics: bool,
@@ -34,9 +45,10 @@ pub(crate) struct MetricsArgs {
 pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let Running { choice, tree } = &args.running;
     let read = || choice.read(*tree).map(|it| it.snapshots);
+    let mut exporter = Exporter::new(args.level, args.pods.clone());
     let Some(address) = &args.listen else {
         let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
-        out.write_all(metrics::text(&read()?, format).as_bytes())?;
+        out.write_all(exporter.text(&read()?, format).as_bytes())?;
         return Ok(());
     };
     // An unreadable process is reported at once, not at the first scrape.
@@ -47,12 +59,12 @@ pub(crate) fn run(args: &MetricsArgs, out: &mut dyn Write) -> Result<()> {
     let who = process.as_ref().map_or("processes on Quarry".to_owned(), |it| it.who().to_string());
     let _ = writeln!(io::stderr(), "quarry: metrics of {who} at http://{bound}/metrics");
     let mut server = Server::new(listener)?;
-    let text = |format| match read() {
-        Err(Problem::NoneChosen { .. }) => Ok(metrics::text(&[], format)),
-        read => read.map(|it| metrics::text(&it, format)),
+    let mut text = |format| match read() {
+        Err(Problem::NoneChosen { .. }) => Ok(exporter.text(&[], format)),
+        read => read.map(|it| exporter.text(&it, format)),
     };
     while process.as_ref().is_none_or(Process::is_alive) {
-        match server.turn(BETWEEN_LOOKS_MS, text) {
+        match server.turn(BETWEEN_LOOKS_MS, &mut text) {
             Ok(()) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }

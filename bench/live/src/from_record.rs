@@ -1,6 +1,7 @@
 //! Converts a record into a [`Snapshot`].
 
 use crate::label::Label;
+use crate::place::Place;
 use crate::snapshot::{Budget, Cache, CpuLists, Event, Identity, Lock, Snapshot, Zone, sum};
 use quarry_record as record;
 use quarry_record::flags;
@@ -18,6 +19,7 @@ impl Snapshot {
             process: Identity {
                 pid,
                 name,
+                place: Place::default(),
                 version: label(&about.quarry),
                 slab_policy: label(&about.slab),
                 page_policy: label(&about.pages),

@@ -66,7 +66,7 @@ impl Server {
     pub fn turn<E: Display>(
         &mut self,
         wait_ms: u16,
-        metrics: impl Fn(Format) -> Result<String, E>,
+        mut metrics: impl FnMut(Format) -> Result<String, E>,
     ) -> nix::Result<()> {
         let mut waiting = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         waiting.extend(self.clients.iter().map(Client::waits_for));
@@ -75,7 +75,7 @@ impl Server {
         let (mut ready, now) = (is_ready[1..].iter(), Instant::now());
         self.clients.retain_mut(|client| {
             let goes_on = ready.next() == Some(&true);
-            now < client.since + self.patience && (!goes_on || client.go_on(&metrics).is_ok())
+            now < client.since + self.patience && (!goes_on || client.go_on(&mut metrics).is_ok())
         });
         if is_ready[0] {
             self.accept();
@@ -119,7 +119,7 @@ impl Client {
     /// Reads and writes as much as the client sends and takes now; an error ends the connection.
     fn go_on<E: Display>(
         &mut self,
-        metrics: &impl Fn(Format) -> Result<String, E>,
+        metrics: &mut impl FnMut(Format) -> Result<String, E>,
     ) -> io::Result<()> {
         for _ in 0..TURN {
             match self.step(metrics) {
@@ -133,7 +133,7 @@ impl Client {
 
     fn step<E: Display>(
         &mut self,
-        metrics: &impl Fn(Format) -> Result<String, E>,
+        metrics: &mut impl FnMut(Format) -> Result<String, E>,
     ) -> io::Result<()> {
         let mut bytes = [0; 1024];
         match &mut self.state {

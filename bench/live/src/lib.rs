@@ -14,8 +14,10 @@ mod label;
 pub mod lockstat;
 pub mod metrics;
 mod page;
+mod place;
 mod problem;
 mod process;
+mod services;
 mod size;
 pub mod slabinfo;
 mod snapshot;
@@ -27,6 +29,7 @@ pub mod zoneinfo;
 
 pub use choice::{Choice, Found};
 pub use label::Label;
+pub use place::{Place, Pods};
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::{Process, parse_pid};
 pub use quarry_record::Memory;

@@ -1,7 +1,10 @@
 //! Metrics for Prometheus: OpenMetrics 1.0, or the older text format 0.0.4.
 
+use crate::place::Pods;
+use crate::services::{COUNTS, Ledger, Series};
 use crate::snapshot::{Cache, FRAME_BYTES, Lock, Snapshot};
 use std::fmt::{Display, Write};
+use std::path::PathBuf;
 
 /// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +29,19 @@ impl Format {
 /// Name, help and value of a metric.
 type Metric<T, V = u64> = (&'static str, &'static str, fn(&T) -> V);
 
-const OF_PROCESSES: [Metric<Snapshot, Option<u64>>; 3] = [
+const ESSENTIAL: [Metric<Snapshot, Option<u64>>; 6] = [
     ("quarry_resident_bytes", "Memory that the process has in RAM.", |it| it.resident),
+    ("quarry_live_bytes", "Memory of malloc that the program has.", |it| Some(it.live())),
+    ("quarry_parked_bytes", "Freed memory that CPUs and barns hold.", |it| Some(it.parked())),
+    ("quarry_dirty_bytes", "Other free memory that is in RAM.", |it| Some(it.dirty())),
+    ("quarry_returned_bytes", "Free memory that is not in RAM.", |it| Some(it.free_returned())),
     ("quarry_used_bytes", "Memory that counts against the limit.", |it| Some(it.budget.used)),
-    ("quarry_limit_bytes", "The limit, where there is one.", |it| it.budget.limit),
+];
+
+/// Names and help of the counts of [`Series::counts`].
+const COUNTERS: [(&str, &str); COUNTS] = [
+    ("quarry_allocations", "Requests that were served."),
+    ("quarry_reclaims", "Requests that found too little memory, and reclaimed first."),
 ];
 
 const CACHE_COUNTERS: [Metric<Cache>; 4] = [
@@ -61,21 +73,55 @@ const LOCK_METRICS: [(Metric<Lock>, Kind); 3] = [
     ),
 ];
 
-/// The metrics of processes. Each sample has the labels `pid` and `process`. O(processes * caches).
-#[must_use]
-pub fn text(snapshots: &[Snapshot], format: Format) -> String {
-    let mut writer = Writer { text: String::new(), format, snapshots };
-    writer.head(("quarry_processes", "Processes that have figures here.", Kind::Gauge));
-    let _ = writeln!(writer.text, "quarry_processes {}", snapshots.len());
-    information(&mut writer);
-    memory(&mut writer);
-    caches(&mut writer);
-    locks(&mut writer);
-    events(&mut writer);
-    if format == Format::OpenMetrics {
-        writer.text.push_str("# EOF\n");
+/// The amount of detail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Level {
+    /// A dozen series for each service: the processes of one name in one unit, pod or group.
+    #[default]
+    Essential,
+    /// All series, for each process.
+    All,
+}
+
+/// Writes metrics, and remembers the counts of workers that have ended: a service's counter only
+/// rises, also when its workers are replaced.
+#[derive(Debug)]
+pub struct Exporter {
+    level: Level,
+    pods: PathBuf,
+    ledger: Ledger,
+}
+
+impl Exporter {
+    /// An exporter that looks for the names of pods in `pods`; see [`Pods::read`].
+    #[must_use]
+    pub fn new(level: Level, pods: PathBuf) -> Self {
+        Self { level, pods, ledger: Ledger::default() }
     }
-    writer.text
+
+    /// The metrics of processes. O(processes * caches).
+    #[must_use]
+    pub fn text(&mut self, snapshots: &[Snapshot], format: Format) -> String {
+        let pods = Pods::read(&self.pods);
+        let series = match self.level {
+            Level::Essential => self.ledger.services(snapshots, &pods),
+            Level::All => snapshots.iter().map(|it| Series::of_process(it, &pods)).collect(),
+        };
+        let mut writer = Writer { text: String::new(), format, series: &series };
+        writer.head(("quarry_processes", "Processes that have figures here.", Kind::Gauge));
+        let _ = writeln!(writer.text, "quarry_processes {}", snapshots.len());
+        essential(&mut writer);
+        if self.level == Level::All {
+            memory(&mut writer);
+            caches(&mut writer);
+            locks(&mut writer);
+            events(&mut writer);
+        }
+        if format == Format::OpenMetrics {
+            writer.text.push_str("# EOF\n");
+        }
+        writer.text
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -87,7 +133,7 @@ enum Kind {
 struct Writer<'a> {
     text: String,
     format: Format,
-    snapshots: &'a [Snapshot],
+    series: &'a [Series],
 }
 
 impl<'a> Writer<'a> {
@@ -103,28 +149,37 @@ impl<'a> Writer<'a> {
         of_samples
     }
 
-    /// Writes a metric with the samples of every snapshot. A sample is a value and its labels
-    /// besides `pid` and `process`; label values must not contain quotes or backslashes.
+    /// Writes a metric with a sample of each series, or none.
+    fn one<V: Display>(
+        &mut self,
+        metric: (&str, &str, Kind),
+        value: impl Fn(&'a Series) -> Option<V>,
+    ) {
+        self.write(metric, |it| value(it).map(|value| (String::new(), value)));
+    }
+
+    /// Writes a metric with the samples of every series. A sample is a value and its labels besides
+    /// those of the series; label values must not contain quotes or backslashes.
     fn write<V: Display, S: IntoIterator<Item = (String, V)>>(
         &mut self,
         (name, help, kind): (&str, &str, Kind),
-        samples: impl Fn(&'a Snapshot) -> S,
+        samples: impl Fn(&'a Series) -> S,
     ) {
         let of_samples = self.head((name, help, kind));
-        for snapshot in self.snapshots {
-            let (pid, process) = (snapshot.process.pid, &snapshot.process.name);
-            for (labels, value) in samples(snapshot) {
+        for series in self.series {
+            let of_series = &series.labels;
+            for (labels, value) in samples(series) {
                 let comma = if labels.is_empty() { "" } else { "," };
-                let labels = format!("pid=\"{pid}\",process=\"{process}\"{comma}{labels}");
-                let _ = writeln!(self.text, "{name}{of_samples}{{{labels}}} {value}");
+                let _ =
+                    writeln!(self.text, "{name}{of_samples}{{{of_series}{comma}{labels}}} {value}");
             }
         }
     }
 }
 
-fn information(writer: &mut Writer<'_>) {
+fn essential(writer: &mut Writer<'_>) {
     writer.write(("quarry_build", "What serves the process.", Kind::Gauge), |it| {
-        let it = &it.process;
+        let it = &it.figures.process;
         let labels = format!(
             "version=\"{}\",slab=\"{}\",pages=\"{}\",backend=\"{}\"",
             it.version, it.slab_policy, it.page_policy, it.backend
@@ -132,16 +187,28 @@ fn information(writer: &mut Writer<'_>) {
         [(labels, 1)]
     });
     let age = ("quarry_age_seconds", "Time since the process wrote its figures.", Kind::Gauge);
-    writer.write(age, |it| {
-        let age = it.age_ms?;
-        Some((String::new(), format!("{}.{:03}", age / 1000, age % 1000)))
-    });
+    writer.one(age, |it| it.figures.age_ms.map(thousandths));
+    let workers = ("quarry_workers", "Processes of which a series has the sum.", Kind::Gauge);
+    writer.one(workers, |it| Some(it.workers));
+    for (name, help, of) in ESSENTIAL {
+        writer.one((name, help, Kind::Gauge), |it| of(&it.figures));
+    }
+    let share = "The share of its limit that a process uses, the largest of a service's workers.";
+    writer
+        .one(("quarry_limit_used_ratio", share, Kind::Gauge), |it| it.limit_used.map(thousandths));
+    for (at, (name, help)) in COUNTERS.into_iter().enumerate() {
+        writer.one((name, help, Kind::Counter), |it| Some(it.counts[at]));
+    }
+}
+
+fn thousandths(number: u64) -> String {
+    format!("{}.{:03}", number / 1000, number % 1000)
 }
 
 fn memory(writer: &mut Writer<'_>) {
     let state = ("quarry_memory_bytes", "Memory of the heap by what it is used for.", Kind::Gauge);
-    writer.write(state, |snapshot| {
-        let it = &snapshot.memory;
+    writer.write(state, |series| {
+        let it = &series.figures.memory;
         let states = [
             ("objects", it.objects),
             ("parked", it.parked),
@@ -152,18 +219,18 @@ fn memory(writer: &mut Writer<'_>) {
             ("page_cache", it.page_cache),
             ("page_lists", it.page_lists),
             ("free_dirty", it.free_dirty),
-            ("free_returned", snapshot.free_returned()),
+            ("free_returned", series.figures.free_returned()),
             ("mappings", it.mappings),
             ("mappings_kept", it.mappings_cached),
-            ("descriptors", snapshot.descriptors()),
+            ("descriptors", series.figures.descriptors()),
         ];
         states.map(|(state, bytes)| (format!("state=\"{state}\""), bytes))
     });
-    for (name, help, of) in OF_PROCESSES {
-        writer.write((name, help, Kind::Gauge), |it| Some((String::new(), of(it)?)));
-    }
+    let limit = ("quarry_limit_bytes", "The limit, where there is one.", Kind::Gauge);
+    writer.one(limit, |it| it.figures.budget.limit);
     writer.write(("quarry_zone_free_bytes", "Free memory of a zone.", Kind::Gauge), |it| {
-        it.zones
+        it.figures
+            .zones
             .iter()
             .map(|zone| (format!("node=\"{}\"", zone.node), zone.free.saturating_mul(FRAME_BYTES)))
     });
@@ -174,7 +241,8 @@ fn caches(writer: &mut Writer<'_>) {
     let gauges = CACHE_GAUGES.map(|it| (it, Kind::Gauge));
     for ((name, help, of), kind) in counters.into_iter().chain(gauges) {
         writer.write((name, help, kind), |it| {
-            it.caches.iter().map(move |cache| (format!("cache=\"{}\"", cache.name), of(cache)))
+            let caches = it.figures.caches.iter();
+            caches.map(move |cache| (format!("cache=\"{}\"", cache.name), of(cache)))
         });
     }
 }
@@ -182,7 +250,7 @@ fn caches(writer: &mut Writer<'_>) {
 fn locks(writer: &mut Writer<'_>) {
     for ((name, help, of), kind) in LOCK_METRICS {
         writer.write((name, help, kind), |it| {
-            it.locks.iter().map(move |lock| (format!("lock=\"{}\"", lock.name), of(lock)))
+            it.figures.locks.iter().map(move |lock| (format!("lock=\"{}\"", lock.name), of(lock)))
         });
     }
 }
@@ -193,7 +261,7 @@ fn events(writer: &mut Writer<'_>) {
         [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]
     {
         writer.write((name, "Counts as in /proc/vmstat.", kind), |it| {
-            let events = it.events.iter().filter(move |it| it.is_gauge == is_gauge);
+            let events = it.figures.events.iter().filter(move |it| it.is_gauge == is_gauge);
             events.map(|event| (format!("event=\"{}\"", event.name), event.count))
         });
     }
@@ -202,6 +270,7 @@ fn events(writer: &mut Writer<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Place;
     use crate::snapshot::{Budget, Identity};
 
     fn example() -> Snapshot {
@@ -209,6 +278,10 @@ mod tests {
         let cache = Cache { name: "kmalloc-64".into(), allocs: 5, live: 3, ..Cache::default() };
         let budget = Budget { limit: Some(1 << 30), ..Budget::default() };
         Snapshot { process, caches: vec![cache], budget, age_ms: Some(1250), ..Snapshot::default() }
+    }
+
+    fn text(snapshots: &[Snapshot], format: Format) -> String {
+        Exporter::new(Level::All, PathBuf::new()).text(snapshots, format)
     }
 
     #[test]
@@ -252,5 +325,50 @@ mod tests {
         assert_eq!(sorted.len(), heads.len());
         let second = text.lines().filter(|it| it.starts_with("quarry_used_bytes{pid=\"8\""));
         assert_eq!(second.count(), 1);
+    }
+
+    /// The samples of a text: their names with labels.
+    fn samples(text: &str) -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_service_has_a_dozen_series_which_outlive_its_workers() {
+        let worker = |pid| {
+            let process =
+                Identity { pid, place: Place::of_group("/s/web.service"), ..example().process };
+            Snapshot { process, resident: Some(1 << 20), ..example() }
+        };
+        let mut exporter = Exporter::new(Level::Essential, PathBuf::new());
+        let first = exporter.text(&[worker(7), worker(8)], Format::OpenMetrics);
+        let second = exporter.text(&[worker(9), worker(8), worker(10)], Format::OpenMetrics);
+        assert_eq!(samples(&first), samples(&second));
+        assert_eq!(samples(&first).len(), 13, "a dozen, and the number of processes: {first}");
+        let of = "process=\"redis\",unit=\"web.service\"";
+        for line in [
+            format!("quarry_workers{{{of}}} 3"),
+            format!("quarry_resident_bytes{{{of}}} {}", 3 << 20),
+            format!("quarry_allocations_total{{{of}}} 20"),
+        ] {
+            assert!(second.lines().any(|it| it == line), "{line}\n{second}");
+        }
+        assert!(!second.contains("pid="), "{second}");
+    }
+
+    /// A dashboard for the essential series works with all series as well.
+    #[test]
+    fn all_series_have_the_essential_ones() {
+        let name = |sample: String| sample.split('{').next().unwrap_or_default().to_owned();
+        let of = |level| {
+            let text = Exporter::new(level, PathBuf::new()).text(&[example()], Format::Text);
+            samples(&text).into_iter().map(name).collect::<Vec<_>>()
+        };
+        let all = of(Level::All);
+        let essential = of(Level::Essential);
+        assert!(
+            essential.len() > 10 && essential.iter().all(|it| all.contains(it)),
+            "{essential:?}"
+        );
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::label::Label;
 use crate::page::{Page, Refusal};
+use crate::place::Place;
 use crate::problem::{Problem, Who};
 use crate::snapshot::Snapshot;
 use crate::{clock, from_record};
@@ -119,9 +120,19 @@ impl Process {
     /// The name of its control group: the last folder of the group's path.
     #[must_use]
     pub fn group(&self) -> Option<Label> {
+        Path::new(&self.group_path()?).file_name()?.to_str().map(Label::from)
+    }
+
+    /// The path of its control group: in the only hierarchy of version 2; where that is not in use,
+    /// in systemd's of version 1, or in that which limits memory.
+    fn group_path(&self) -> Option<String> {
         let groups = self.files.cgroups().ok()?;
-        let path = groups.into_iter().find(|it| it.hierarchy == 0)?.pathname;
-        Path::new(&path).file_name()?.to_str().map(Label::from)
+        let has =
+            |wanted: &str| groups.0.iter().find(|it| it.controllers.iter().any(|of| of == wanted));
+        let only = groups.0.iter().find(|it| it.hierarchy == 0);
+        let all = [only, has("name=systemd"), has("memory")].into_iter().flatten();
+        let paths = all.map(|it| it.pathname.clone());
+        paths.reduce(|one, other| if one == "/" { other } else { one })
     }
 
     /// Its resident bytes, as the kernel counts them.
@@ -134,6 +145,8 @@ impl Process {
         let Who { pid, name } = &self.who;
         let mut snapshot = page.of_process(*pid, self.own_pid, name, self.began_ns)?;
         snapshot.resident = self.resident();
+        snapshot.process.place =
+            self.group_path().map_or_else(Place::default, |it| Place::of_group(&it));
         if let Some(bytes) = snapshot.resident {
             from_record::add_resident(&mut snapshot.json, bytes);
         }

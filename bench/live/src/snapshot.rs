@@ -1,6 +1,7 @@
 //! The figures of a process at one moment.
 
 use crate::label::Label;
+use crate::place::Place;
 use quarry_record::Memory;
 
 /// The figures of one process, which may publish any number, so sums and products saturate.
@@ -39,6 +40,8 @@ pub struct Identity {
     pub pid: u32,
     /// Its name in the kernel.
     pub name: Label,
+    /// The unit, pod or group that it belongs to.
+    pub place: Place,
     /// The version of Quarry in it.
     pub version: Label,
     /// The slab policy.
@@ -201,6 +204,19 @@ impl Snapshot {
     #[must_use]
     pub fn kept(&self) -> u64 {
         sum([self.slab_reclaimable(), self.memory.page_lists, self.memory.mappings_cached])
+    }
+
+    /// Bytes that the program has freed and that CPUs, barns or the mapping cache hold.
+    #[must_use]
+    pub fn parked(&self) -> u64 {
+        sum([self.memory.parked, self.memory.mappings_cached])
+    }
+
+    /// Bytes that hold no data of the program, and that Quarry could return to the system.
+    #[must_use]
+    pub fn dirty(&self) -> u64 {
+        let it = &self.memory;
+        sum([it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty])
     }
 
     /// Bytes of slabs that hold no data of the program.

@@ -2,14 +2,15 @@
 //! characters, and no number makes them panic.
 
 use proptest::prelude::*;
+use quarry_live::metrics::{Exporter, Format, Level};
 use quarry_live::{
-    Label, Snapshot, activity, buddyinfo, farewell, lockstat, metrics, slabinfo, total, vmstat,
-    zoneinfo,
+    Label, Snapshot, activity, buddyinfo, farewell, lockstat, slabinfo, total, vmstat, zoneinfo,
 };
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
     RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot as Record, VERSION, ZoneRow, events,
 };
+use std::path::PathBuf;
 
 /// A record in memory.
 struct Words(Vec<u64>);
@@ -122,6 +123,10 @@ fn record(names: &[String], mut it: Numbers) -> Vec<u8> {
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
+fn exported(level: Level, of: &[Snapshot], format: Format) -> String {
+    Exporter::new(level, PathBuf::new()).text(of, format)
+}
+
 /// Every text that a reader prints.
 fn texts(snapshot: &Snapshot) -> Vec<String> {
     vec![
@@ -132,8 +137,9 @@ fn texts(snapshot: &Snapshot) -> Vec<String> {
         zoneinfo::text(snapshot),
         vmstat::text(snapshot),
         lockstat::text(snapshot),
-        metrics::text(std::slice::from_ref(snapshot), metrics::Format::OpenMetrics),
-        metrics::text(&[snapshot.clone(), snapshot.clone()], metrics::Format::Text),
+        exported(Level::All, std::slice::from_ref(snapshot), Format::OpenMetrics),
+        exported(Level::All, &[snapshot.clone(), snapshot.clone()], Format::Text),
+        exported(Level::Essential, &[snapshot.clone(), snapshot.clone()], Format::Text),
         farewell::of_one(snapshot),
     ]
 }

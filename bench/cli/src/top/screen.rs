@@ -80,7 +80,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
 /// The lines above the table.
 pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
     let snapshot = &view.snapshot;
-    let (memory, budget) = (&snapshot.memory, &snapshot.budget);
+    let budget = &snapshot.budget;
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let (state, style) = match &view.problem {
         Some(problem) => (problem.clone(), bold),
@@ -94,8 +94,7 @@ pub(super) fn summary(view: &View, width: u16) -> Vec<Line<'static>> {
         format!("{used} of {} ({share} %), headroom {headroom}", bytes(limit))
     });
     let (allocs, frees) = rows::fast_of_all(snapshot);
-    let [live, parked] = [snapshot.live(), memory.parked.saturating_add(memory.mappings_cached)];
-    let [live, parked, dirty] = [live, parked, dirty(snapshot)].map(bytes);
+    let [live, parked, dirty] = [snapshot.live(), snapshot.parked(), snapshot.dirty()].map(bytes);
     let [descriptors, returned] = [snapshot.descriptors(), snapshot.free_returned()].map(bytes);
     let on = format!("{} on {}", snapshot.process.backend, counted(snapshot.process.cpus, "CPU"));
     let trouble = [("slot_interrupted", "interrupted too often"), ("rseq_refused", "refused")];
@@ -145,13 +144,6 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 fn resident(of: &Snapshot) -> String {
     let told = |(rss, other)| format!(", {} other = {} RSS", change(other), bytes(rss));
     of.resident.zip(of.unaccounted()).map_or_else(String::new, told)
-}
-
-/// Bytes that hold no data of the program, and that Quarry could return to the system.
-fn dirty(snapshot: &Snapshot) -> u64 {
-    let it = &snapshot.memory;
-    let parts = [it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty];
-    parts.into_iter().fold(0, u64::saturating_add)
 }
 
 fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {

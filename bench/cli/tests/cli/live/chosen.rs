@@ -50,7 +50,7 @@ fn a_narrow_terminal_gets_a_line_for_each_process() {
         let text = String::from_utf8(output.expect("script is installed").stdout).expect("text");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines.iter().all(|line| line.len() <= columns), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{text}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!((words[0], words[2]), (&*served.pid(), "MiB"), "{text}");
         assert!(words.iter().any(|word| word.starts_with("narrow")), "{text}");
@@ -64,6 +64,10 @@ fn each_command_takes_a_name() {
     let top = said(&name, &["top", "--once"]);
     assert!(top.contains(" other = ") && top.contains(" RSS"), "{top}");
     let metrics = said(&name, &["metrics"]);
+    let series = metrics.lines().filter(|line| !line.starts_with('#')).count();
+    let first = format!("quarry_resident_bytes{{process=\"{name}\",");
+    assert!(metrics.contains(&first) && (10..=13).contains(&series), "{metrics}");
+    let metrics = said(&name, &["metrics", "--level=all"]);
     assert!(metrics.contains("quarry_resident_bytes{pid="), "{metrics}");
     let profile = of(&name, &["profile", "--seconds", "0.1", "--wait", "100"]);
     let error = String::from_utf8_lossy(&profile.stderr).into_owned();
@@ -182,7 +186,7 @@ fn a_sidecar_outlives_its_service() {
     let Some((mut served, name)) = called("side") else { return };
     said(&name, &["metrics"]);
     let mut sidecar = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"))
-        .args(["metrics", "--listen", "127.0.0.1:0", "--name", &name])
+        .args(["metrics", "--level=all", "--listen", "127.0.0.1:0", "--name", &name])
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");

@@ -1,7 +1,8 @@
 //! Prometheus scrapes a running process.
 
-use super::served::{Served, eventually};
+use super::served::{Served, eventually, python};
 use crate::support::skipped;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,10 +19,10 @@ impl Drop for Killed {
 }
 
 /// `quarry metrics --listen`, and the address at which it listens.
-fn exporter(served: &Served) -> (Killed, String) {
+fn exporter(served: &Served, level: &str) -> (Killed, String) {
     served.text(&["metrics"]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_quarry"))
-        .args(["metrics", "--pid", &served.pid(), "--listen", "127.0.0.1:0"])
+        .args(["metrics", level, "--pid", &served.pid(), "--listen", "127.0.0.1:0"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -49,7 +50,7 @@ fn prometheus_scrapes_it() {
         return skipped("Debian's package prometheus is not installed");
     }
     let Some(served) = Served::python("") else { return };
-    let (_exporter, target) = exporter(&served);
+    let (_exporter, target) = exporter(&served, "--level=all");
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -95,7 +96,7 @@ fn prometheus_scrapes_it() {
 #[test]
 fn the_exporter_ends_with_the_process() {
     let Some(mut served) = Served::python("") else { return };
-    let (mut exporter, address) = exporter(&served);
+    let (mut exporter, address) = exporter(&served, "--level=essential");
     assert!(get(&address, "/metrics").unwrap().contains("\nquarry_used_bytes{"));
     served.kill();
     let status = exporter.0.wait().unwrap();
@@ -107,7 +108,7 @@ fn the_exporter_ends_with_the_process() {
 #[test]
 fn silent_clients_do_not_blind_the_monitoring() {
     let Some(served) = Served::python("") else { return };
-    let (_exporter, address) = exporter(&served);
+    let (_exporter, address) = exporter(&served, "--level=essential");
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "/metrics").unwrap().contains("\nquarry_used_bytes{"));
     for client in silent {
@@ -125,4 +126,32 @@ fn an_address_that_is_none_is_refused() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("accepted: ADDRESS:PORT such as 127.0.0.1:9464"), "{error}");
+}
+
+/// Words of a text that begin as a series does.
+fn series_of(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("quarry_")).map(str::to_owned).collect()
+}
+
+/// The dashboard and the alerts work with the essential series, and with all.
+#[test]
+fn dashboards_and_alerts_ask_for_series_that_exist() {
+    let Some(served) =
+        Served::start(&["/usr/bin/env", "QUARRY_LIMIT=1G", "/usr/bin/python3", "-c", &python("")])
+    else {
+        return;
+    };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy/");
+    for level in ["--level=essential", "--level=all"] {
+        let text = served.text(&["metrics", level]);
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let series = series_of(&samples.collect::<Vec<_>>().join("\n"));
+        for file in ["grafana.json", "alerts.yml", "alerts-test.yml"] {
+            let wanted = series_of(&fs::read_to_string(format!("{folder}{file}")).unwrap());
+            assert!(wanted.len() >= 7, "{file} has {wanted:?}");
+            let missing: Vec<_> = wanted.difference(&series).collect();
+            assert!(missing.is_empty(), "{file} has {missing:?}, {level} does not: {series:?}");
+        }
+    }
 }
