@@ -116,9 +116,9 @@ for file in scripts/programs/*; do
         || put 644 "$file" "$PREFIX/share/quarry/programs/${file##*/}"
 done
 put_built 755 "$TARGET/tools/quarry" "$PREFIX/bin/quarry"
-# Files to use with the command: Grafana's, Prometheus' and those of Kubernetes.
-for file in docs/deploy/*; do
-    place=${file#docs/}
+# Files to use with the command: gdb's, Grafana's, Prometheus' and those of Kubernetes.
+for file in bench/live/gdb/quarry-heap.py docs/deploy/*; do
+    place=${file#docs/} place=${place#bench/live/gdb/}
     [[ -z $remove && ! -e $TARGET/tools/quarry ]] || put 644 "$file" "$PREFIX/share/quarry/$place"
 done
 put_built 755 "$TARGET/tools/quarry-lab" "$PREFIX/bin/quarry-lab"

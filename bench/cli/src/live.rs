@@ -14,10 +14,8 @@ use std::path::PathBuf;
 pub(crate) struct Target {
     #[command(flatten)]
     running: Running,
-    /// A core dump of a process instead of a running one.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"],
-        value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
-    core: Option<PathBuf>,
+    #[command(flatten)]
+    file: CoreFile,
     /// Print all statistics as JSON, one line for each process.
     #[arg(long)]
     json: bool,
@@ -30,6 +28,14 @@ pub(crate) struct Running {
     /// Include its descendants.
     #[arg(long)]
     pub(crate) tree: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CoreFile {
+    /// A core dump of a process instead of a running one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["choice", "tree"],
+        value_parser = PathBufValueParser::new().try_map(|it| it.metadata().map(|_| it)))]
+    pub(crate) core: Option<PathBuf>,
 }
 
 impl Target {
@@ -49,7 +55,7 @@ impl Target {
     }
 
     fn read(&self) -> Result<Snapshot, Problem> {
-        if let Some(file) = &self.core {
+        if let Some(file) = &self.file.core {
             return Ok(total::of(&core_dump::read(file)?));
         }
         let Running { choice, tree } = &self.running;

@@ -6,12 +6,12 @@ mod rows;
 mod screen;
 mod view;
 
-use crate::live::Running;
+use crate::live::{CoreFile, Running};
 use anyhow::Result;
 use call_sites::CallSites;
 use quarry_cli::output;
 use quarry_harness::Usage;
-use quarry_live::{Problem, Process, Snapshot, Who, total};
+use quarry_live::{Problem, Process, Snapshot, Who, core_dump, total};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{DefaultTerminal, backend::TestBackend};
@@ -40,10 +40,14 @@ const ONCE_COLUMNS: u16 = 100;
 /// and then for each process the call sites of memory that was allocated since the first reading
 /// and is still in use; with several processes, each also has its own table. With --once the second
 /// reading comes --delay after the first: `quarry top --once --sort growth --delay 300`.
+///
+/// With --core it prints the last figures of a process that has crashed, once.
 #[derive(clap::Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     running: Running,
+    #[command(flatten)]
+    file: CoreFile,
     /// Seconds between two refreshes, or between the two readings of --once --sort growth.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
     delay: Duration,
@@ -65,6 +69,9 @@ fn delay(text: &str) -> Result<Duration, String> {
 
 /// Shows the screen until a key, a signal or the end of the process.
 pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
+    if let Some(file) = &args.file.core {
+        return print_core(args, core_dump::read(file)?, out);
+    }
     let Running { choice, tree } = &args.running;
     let choice = choice.settled()?;
     let process = choice.pid.map(Process::new).transpose()?;
@@ -111,6 +118,18 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
         of.print(out)?;
     }
     Ok(())
+}
+
+fn print_core(args: &TopArgs, figures: Vec<Snapshot>, out: &mut dyn Write) -> Result<()> {
+    if args.json {
+        return Ok(out.write_all(total::of(&figures).json.as_bytes())?);
+    }
+    if args.sort == Column::Growth {
+        return Err(Usage("--core has one reading, and no growth".to_owned()).into());
+    }
+    let mut view = View::new(figures, args.sort, args.delay);
+    view.is_still = true;
+    print_once(&view, out)
 }
 
 fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Statistics of running processes: redis and Python on the built library.
 
 mod chosen;
+mod debugger;
 mod errors;
 mod layouts;
 mod metrics;

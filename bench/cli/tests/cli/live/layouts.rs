@@ -204,6 +204,16 @@ fn a_core_dump_has_the_statistics() {
     let error = String::from_utf8(output.stderr).unwrap();
     let heading = format!("quarry: python3[{}], of unknown age; ", python.pid());
     assert!(error.starts_with(&heading), "{error}");
+    let top = |options: &[&str]| {
+        quarry().arg("top").arg("--core").arg(&file).args(options).output().unwrap()
+    };
+    let output = top(&["--sort", "name"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with(&format!("quarry top  python3[{}], of unknown age", python.pid())));
+    let rows = text.lines().filter(|line| line.starts_with("malloc-")).count();
+    assert!(rows > 10 && text.contains(" live, ") && !text.contains(" RSS"), "{text}");
+    let refused = String::from_utf8(top(&["--sort", "growth"]).stderr).unwrap();
+    assert_eq!(refused, "quarry: --core has one reading, and no growth\n");
     let other = read(Path::new("/usr/bin/python3"));
     assert!(String::from_utf8_lossy(&other.stderr).contains("not a core dump"));
 }
