@@ -1,4 +1,4 @@
-//! `quarry`: runs programs on Quarry, examines them, and compares allocators.
+//! `quarry`: runs programs on Quarry, looks inside them, and compares allocators.
 
 mod advise;
 mod compare;
@@ -23,7 +23,10 @@ use std::env;
 use std::io::{Write, stdout};
 use std::process::exit;
 
-/// The Linux kernel's memory management for one process.
+/// A malloc that gives memory back, and tools to look inside running programs.
+///
+/// `quarry run -- PROGRAM` starts a program on Quarry; `ps`, `top`, `metrics` and `profile` look
+/// inside programs that run; `advise` and `compare` say which allocator suits a program best.
 #[derive(Parser)]
 #[command(name = "quarry", version)]
 struct Cli {
@@ -34,13 +37,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
-    Compare(quarry_compare::Request),
-    Advise(quarry_compare::AdviceRequest),
     Ps(ps::PsArgs),
-    Show(show::ShowArgs),
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
     Profile(quarry_profile::ProfileArgs),
+    Show(show::ShowArgs),
+    Advise(quarry_compare::AdviceRequest),
+    Compare(quarry_compare::Request),
     Names(names::NamesArgs),
     /// Record each call of malloc that a program makes, with its thread, CPU and time (make lab).
     #[command(disable_help_flag = true)]

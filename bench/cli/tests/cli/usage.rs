@@ -11,7 +11,7 @@ use std::fs::File;
 
 /// Commands that are wrong as a whole.
 const WHOLE: [(&[&str], &str); 30] = [
-    (&["bogus"], "quarry: no command bogus; accepted: run, compare, advise, ps, show, "),
+    (&["bogus"], "quarry: no command bogus; accepted: run, ps, top, metrics, profile, show, "),
     (&["bogus"], "simulate, lab, help\n"),
     (&["pss"], "no command pss; did you mean ps? accepted: run, "),
     (&["ps", "--pid", "-5"], "'-5' for '--pid <N>': accepted: the number of a process, 1 or more"),
@@ -62,7 +62,7 @@ fn wrong_commands_are_refused() {
 /// Without a command the answer is the help, not an error with the help in it.
 #[test]
 fn without_a_command_there_is_help() {
-    quarry().assert().code(2).stdout(is_empty()).stderr(starts_with("The Linux kernel's memory "));
+    quarry().assert().code(2).stdout(is_empty()).stderr(starts_with("A malloc that gives "));
 }
 
 #[test]
