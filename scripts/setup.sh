@@ -3,7 +3,8 @@
 # root nor a network. The demo cannot do without the compiler's packages; if others cannot be
 # installed, this script names them, and the demo goes on.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|deb|slurm|one-heap|musl|aarch64|nodes|test
+#   scripts/setup.sh build|demo|peers|programs|services|foreign|deb
+#   scripts/setup.sh slurm|one-heap|musl|aarch64|nodes|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | deb) purpose=$1 ;;
+    build | demo | peers | programs | services | foreign | deb) purpose=$1 ;;
     slurm | one-heap | musl | aarch64 | nodes | test) purpose=$1 ;;
     *) fail "usage: $0 $(sed -n 's|^#   scripts/setup.sh ||p' "$0")" ;;
 esac
@@ -48,6 +49,13 @@ if [[ $purpose == one-heap ]]; then
     need 'test -e /usr/include/rocksdb/c.h' librocksdb-dev
     need 'compgen -G "/usr/lib/llvm-*/lib/libclang[-.]*so*" > /dev/null' libclang1-14 libclang1-19
 fi
+if [[ $purpose == services ]]; then
+    need 'has_command gunicorn' gunicorn
+    need 'has_command puma' puma
+    need 'ruby -e "require %q(sinatra/base)" 2> /dev/null' ruby-sinatra
+    need 'has_command node' nodejs
+    need 'has_command npm' npm
+fi
 if [[ $purpose == slurm ]]; then
     need 'has_command slurmctld' slurmctld
     need 'has_command slurmd' slurmd
@@ -60,7 +68,7 @@ fi
 if [[ $purpose == demo ]]; then
     need_redis
 elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
-    $purpose != musl && $purpose != aarch64 && $purpose != nodes ]]; then
+    $purpose != musl && $purpose != aarch64 && $purpose != nodes && $purpose != services ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2

@@ -75,6 +75,7 @@ steps_of_all=(
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
     "probes     samples by the kernel's uprobes, beside the heap profile's [build]"
+    "services   Python, Node and Ruby services answer on Quarry as on glibc [build]"
     "deploy     the dashboard, the alerts and the manifests of docs/deploy, by their schemas"
     "tenants    queries of DataFusion in groups: spills, errors and charges"
     "bench      experiments run and print their tables [lab]"
@@ -272,6 +273,12 @@ step_lab_tests() {
 step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
 
 step_probes() { scripts/probes.sh; }
+# scripts/services.sh skips the services that cannot be installed.
+step_services() {
+    scripts/setup.sh services
+    built stripped-libraries release/libquarry.so && scripts/services.sh --test
+}
+
 # scripts/monitoring.sh skips what it cannot install.
 step_deploy() { scripts/monitoring.sh; }
 
