@@ -2,7 +2,7 @@
 # Builds the newest versions of other allocators as shared objects, for `quarry compare` and the
 # lab: TARGET/peers/lib<name>.so, with its version in lib<name>.version beside it.
 #
-#   scripts/peers.sh           builds what is missing
+#   scripts/peers.sh [NAME..]  builds what is missing, or these
 #   scripts/peers.sh --test    only shows that programs run on each, and that it serves them
 #
 # Sources come through cargo; versions and checksums are pinned in scripts/peers/Cargo.toml and
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 readonly target=${CARGO_TARGET_DIR:-target}
 readonly manifest=scripts/peers/Cargo.toml
-readonly names=(jemalloc-new mimalloc2 mimalloc3 mimalloc-secure rpmalloc snmalloc hardened-malloc)
+names=(jemalloc-new mimalloc2 mimalloc3 mimalloc-secure rpmalloc snmalloc hardened-malloc)
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'peers: %s\n' "$*" >&2; exit 1; }
@@ -33,6 +33,9 @@ pinned() {
     grep -A1 "^name = \"$1\"$" "${manifest%toml}lock" | sed -n 's/^version = "\(.*\)"$/\1/p'
 }
 
+# source_of_mimalloc MAJOR: prints the folder of a major version's sources.
+source_of_mimalloc() { echo "$sources/libmimalloc-sys2/c_src/mimalloc${1#2}"; }
+
 # version_of NAME: prints the peer's own version, and the package that it came in.
 version_of() {
     local own package
@@ -43,9 +46,9 @@ version_of() {
             ;;
         mimalloc*)
             local major=${1#mimalloc}
-            package=libmimalloc-sys
+            package=libmimalloc-sys2
             own=$(sed -n 's/^#define MI_MALLOC_VERSION \([0-9]*\).*/\1/p' \
-                "$sources/$package/c_src/mimalloc/v${major/-secure/3}/include/mimalloc.h")
+                "$(source_of_mimalloc "${major/-secure/3}")/include/mimalloc.h")
             own=$((own / 10000)).$((own / 100 % 100)).$((own % 100))
             ;;
         rpmalloc)
@@ -80,7 +83,8 @@ build_jemalloc() {
 
 # $1 shared object, $2 major version, then options of the compiler
 build_mimalloc() {
-    local from=$sources/libmimalloc-sys/c_src/mimalloc/v$2
+    local from
+    from=$(source_of_mimalloc "$2")
     cc -std=gnu11 -O3 -DNDEBUG -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec \
         -fno-builtin-malloc -DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT -DMI_MALLOC_OVERRIDE \
         -DMI_BUILD_RELEASE "${@:3}" -I"$from/include" "$from/src/static.c" -o "$1" -lpthread -lrt
@@ -161,7 +165,12 @@ threads = [threading.Thread(target=work) for _ in range(4)]
 }
 
 case ${1-} in
-    "")
+    -*) [[ $* == --test ]] || fail "usage: scripts/peers.sh [--test | NAME..]" ;;
+    *)
+        for name in "$@"; do
+            [[ " ${names[*]} " == *" $name "* ]] || fail "$name: accepted: ${names[*]}"
+        done
+        (($# == 0)) || names=("$@")
         fetch
         for name in "${names[@]}"; do
             file=$peers/lib$name
@@ -175,8 +184,6 @@ case ${1-} in
             echo "$version" > "$file.version"
         done
         ;;
-    --test) ;;
-    *) fail "usage: scripts/peers.sh [--test]" ;;
 esac
 for name in "${names[@]}"; do
     try "$name"
