@@ -107,3 +107,18 @@ fn palette(selections: &[Selection<'_>]) -> Palette {
     }
     palette
 }
+
+#[cfg(test)]
+mod tests {
+    use super::STYLE;
+
+    /// Long names may be broken anywhere, but a table would then make a column of letters of them.
+    #[test]
+    fn the_heads_of_tables_are_broken_between_words() {
+        let rules = STYLE.lines().enumerate().filter(|(_, line)| line.contains("overflow-wrap"));
+        let rules: Vec<(usize, &str)> = rules.collect();
+        let everywhere = rules.iter().find(|(_, line)| line.contains("anywhere")).unwrap().0;
+        let heads = rules.iter().find(|(_, line)| line.starts_with("th, ")).unwrap();
+        assert!(heads.0 > everywhere && heads.1.contains("overflow-wrap: break-word"), "{heads:?}");
+    }
+}
