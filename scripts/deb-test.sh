@@ -93,6 +93,10 @@ files() {
 }
 files > "$target/deb-before"
 
+say "the workflow of docs/compare.md"
+scripts/ci-recipe.sh "$root" "$debs" > "$target/deb-recipe.log" 2>&1 \
+    || { tail -n 30 "$target/deb-recipe.log"; fail "docs/compare.md: the workflow fails"; }
+
 say "apt install ./quarry_*.deb"
 mkdir "$root/srv/debs"
 cp "$(of libquarry0)" "$(of libquarry-sqlite0)" "$(of libquarry-dev)" "$(of quarry)" \
