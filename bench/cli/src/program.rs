@@ -41,9 +41,20 @@ impl CannotRun {
             Self::NotFound => "command not found",
             Self::NotExecutable => "not an executable file, or no permission to execute it",
         };
-        say(format_args!("{}: {why}", command.display()));
+        let shell = if is_line(command) { remedy_of_line(command) } else { String::new() };
+        say(format_args!("{}: {why}{shell}", command.display()));
         self.exit_status()
     }
+}
+
+/// Returns whether a word looks like a whole command line, which shells understand.
+fn is_line(command: &OsStr) -> bool {
+    command.as_bytes().iter().any(|byte| b" \t\n|&;<>".contains(byte))
+}
+
+fn remedy_of_line(command: &OsStr) -> String {
+    let quoted = command.to_string_lossy().replace('\'', r"'\''");
+    format!("; this is one word: for a command line say -- sh -c '{quoted}'")
 }
 
 /// The file that `command` names, as `execvp` finds it.
