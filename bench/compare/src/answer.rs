@@ -3,6 +3,8 @@
 use super::closing;
 use super::first_look::FirstLook;
 use super::judgement::Judgements;
+use super::metrics::judged;
+use super::raw::{EXIT_STATUS, IGNORE_FAILURE};
 use super::readable::{readable, too_short};
 use super::request::{Request, Work, line};
 use super::weight::Weight;
@@ -28,6 +30,8 @@ pub(super) struct Answer<'a> {
     /// For each workload, the result of the runs whose calls of malloc were counted, or the reason
     /// why it is missing.
     looks: &'a [Result<FirstLook>],
+    /// Remarks for the head, one line each.
+    remarks: Vec<String>,
 }
 
 impl fmt::Display for Answer<'_> {
@@ -35,10 +39,11 @@ impl fmt::Display for Answer<'_> {
         let meta = &self.shown.meta;
         writeln!(f, "{}", meta.environment.summary())?;
         writeln!(f, "{}", self.head())?;
+        self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}."))?;
         if self.run.rounds() == 0 {
             writeln!(f, "{}\n", self.calls(&self.looks[0]))?;
             writeln!(f, "No round was completed.")?;
-            return self.failures().iter().try_for_each(|line| writeln!(f, "{line}"));
+            return self.notes().iter().try_for_each(|line| writeln!(f, "{line}"));
         }
         for (row, look) in self.looks.iter().enumerate() {
             self.write_workload(f, row, look)?;
@@ -64,6 +69,7 @@ impl<'a> Answer<'a> {
         works: &'a [Work],
         run: &'a Run,
         looks: &'a [Result<FirstLook>],
+        remarks: Vec<String>,
     ) -> Self {
         let shown = readable(run);
         Self {
@@ -74,6 +80,7 @@ impl<'a> Answer<'a> {
             shown_judgements: Judgements::of(&shown),
             shown,
             looks,
+            remarks,
         }
     }
 
@@ -114,7 +121,11 @@ impl<'a> Answer<'a> {
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
         notes.extend(self.looks.iter().flatten().find_map(|look| look.probe.inside()));
-        notes.extend(self.failures());
+        let failures = self.failures();
+        if !self.request.ignore_failure && failures.iter().any(|it| it.contains(EXIT_STATUS)) {
+            notes.push(IGNORE_FAILURE.to_owned());
+        }
+        notes.extend(failures);
         notes
     }
 
@@ -203,7 +214,7 @@ impl<'a> Answer<'a> {
     }
 
     fn verdicts(&self, row: usize) -> String {
-        let judged = judged(&self.shown);
+        let judged = judged(&self.shown.meta.metrics);
         let mut head = vec!["allocator".to_owned()];
         head.extend(judged.iter().map(|metric| match metric.direction {
             Direction::None => format!("{} (no direction given)", metric.name),
@@ -286,7 +297,7 @@ impl<'a> Answer<'a> {
     }
 
     pub(super) fn as_json(&self) -> Value {
-        let metrics = judged(self.run);
+        let metrics = judged(&self.run.meta.metrics);
         let mut verdicts = Vec::new();
         for Workload { name, .. } in &self.run.meta.workloads {
             for variant in &self.run.meta.variants {
@@ -308,18 +319,12 @@ impl<'a> Answer<'a> {
             "probe": probes[0],
             "probes": probes,
             "verdicts": verdicts,
+            "remarks": self.remarks,
             "conclusion": self.closing(),
             "failures": self.run.failures(),
             "samples": self.run.samples,
         })
     }
-}
-
-/// Returns the metrics to judge: those with a direction, and those before the primary metric.
-fn judged(run: &Run) -> Vec<&Metric> {
-    let metrics = || run.meta.metrics.iter();
-    let named = metrics().take_while(|it| !it.primary);
-    named.chain(metrics().filter(|it| it.direction != Direction::None)).collect()
 }
 
 fn verdict(judgement: &Judgement) -> String {

@@ -121,6 +121,7 @@ pub(super) fn effect(judgement: &Judgement) -> String {
 pub(super) fn in_words(metric: &str) -> &str {
     match metric {
         "wall" => "time",
+        "cpu" => "CPU time",
         "user" => "CPU time of the user",
         "sys" => "CPU time of the system",
         "idle RSS" => "idle memory",

@@ -5,21 +5,23 @@ use crate::allocators::{GLIBC, QUARRY};
 use crate::answer::Answer;
 use crate::condition::{Condition, Finding};
 use crate::contenders::{self, Contender};
-use crate::figure::{Figure, NoNumber};
-use crate::first_look::FirstLook;
-use crate::input::Input;
+use crate::first_look::{FirstLook, concerns_every_run};
+use crate::input::{EMPTY_INPUT, Input};
 use crate::interrupt::Interrupt;
 use crate::judgement::Judgements;
 use crate::launch::Program;
+use crate::load::Load;
+use crate::metrics::Wanted;
 use crate::reach::{self, NoVerdict};
 use crate::request::{Ending, Request, Work, line};
 use crate::supervised_program::SupervisedProgram;
+use crate::supervisor::IDLE;
 use crate::{export, raw};
 use anyhow::{Context, Result, bail};
 use quarry_harness::destination::{Destination, NEW, Present};
-use quarry_harness::experiment::{Enough, Experiment, Stop};
+use quarry_harness::experiment::{Enough, Experiment, Stop, progress_bar};
 use quarry_harness::nearest;
-use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
+use quarry_harness::results::{self, Metric, Run, Verify, Workload};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::usage::Usage;
 use std::io::Write;
@@ -39,27 +41,37 @@ pub fn compare(
     built_in: &BuiltIn<'_>,
     out: &mut dyn Write,
 ) -> Result<Ending> {
-    let figures = Figure::parse_all(&request.metric)?;
-    let conditions = conditions(request, &figures)?;
-    let mut contenders = present(request, built_in, out)?;
+    let wanted = Wanted::parse(&request.metric, request.latencies.clone())?;
+    let conditions = conditions(request, &wanted)?;
+    request.check_durations()?;
+    let mut absent = Vec::new();
+    let mut contenders = present(request, built_in, &mut absent)?;
     let baseline = baseline_of(&contenders, request.baseline.as_deref())?;
     let library = contenders[0].allocator.file()?;
     for work in &works {
         if let Some(no_verdict) = reach::before_it_runs(&work.interpreter, &library) {
-            return refuse(&no_verdict, out);
+            out.write_all(&absent)?;
+            return refuse(&no_verdict, None, out);
         }
     }
+    let load = Load::now();
     let places = Places::open(request)?;
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     contenders::add_copy(&mut contenders, &baseline);
-    let program = |it| Program::of(it, input.path.clone(), request.timeout, request.ignore_failure);
+    let program = |it| Program {
+        idle_for: request.idle_for,
+        ..Program::of(it, input.path.clone(), request.timeout, request.ignore_failure)
+    };
     let programs = works.iter().map(program).collect();
     let checks = request.check_output;
-    let mut program = SupervisedProgram::new(programs, contenders, figures, checks, &interrupt)?;
-    // A missing number would be missing in every run; other faults may concern only this run.
+    let mut program = SupervisedProgram::new(programs, contenders, wanted, checks, &interrupt)?;
+    if let Some(warning) = load.and_then(|load| load.warning()) {
+        writeln!(out, "{warning}")?;
+    }
+    out.write_all(&absent)?;
     let look = |work| match FirstLook::at(&program, work, false) {
-        Err(error) if error.is::<NoNumber>() => Err(error),
+        Err(error) if concerns_every_run(&error) => Err(error),
         look => Ok(look),
     };
     let mut looks = (0..works.len()).map(look).collect::<Result<Vec<_>>>()?;
@@ -67,13 +79,18 @@ pub fn compare(
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
     }
-    if let Some(ending) = leave_out(request, &mut works, &mut program, &mut looks, &library, out)? {
+    let empty = input.is_empty.then_some(EMPTY_INPUT);
+    let refused = leave_out(request, &mut works, &mut program, &mut looks, &library, empty, out)?;
+    if let Some(ending) = refused {
         return Ok(ending);
     }
     let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
-    let run = experiment(request, &works, baseline, program, idles);
+    let waits = looks.iter().flatten().map(|look| look.probe.waits());
+    let (metrics, why) = program.wanted.decided(waits, idles)?;
+    let run = experiment(request, &works, baseline, program, metrics);
     let run = run.of_program(&request.program.command, input.said.clone()).conduct()?;
-    let answer = Answer::new(request, &works, &run, &looks);
+    let remarks = [Some(why), empty.map(str::to_owned)].into_iter().flatten().collect();
+    let answer = Answer::new(request, &works, &run, &looks, remarks);
     write!(out, "{answer}")?;
     places.write(&answer)?;
     let mut ending = match interrupt.signal() {
@@ -95,6 +112,7 @@ fn leave_out(
     program: &mut SupervisedProgram,
     looks: &mut Vec<Result<FirstLook>>,
     library: &Path,
+    remark: Option<&str>,
     out: &mut dyn Write,
 ) -> Result<Option<Ending>> {
     let no_verdict = |look: &Result<FirstLook>| {
@@ -106,7 +124,7 @@ fn leave_out(
     for (work, refusal) in works.iter().zip(refusals) {
         let Some(refusal) = refusal else { continue };
         if stays.iter().all(|stays| !stays) {
-            return refuse(&refusal, out).map(Some);
+            return refuse(&refusal, remark, out).map(Some);
         }
         writeln!(out, "left out: {}: {}", work.variant.name(&name), refusal.why)?;
     }
@@ -121,8 +139,8 @@ fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
     all.retain(|_| stays.next().is_some_and(|stays| *stays));
 }
 
-fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
-    let metrics = metrics(figures, true);
+fn conditions(request: &Request, wanted: &Wanted) -> Result<Vec<Condition>> {
+    let metrics = wanted.metrics(true);
     let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     let conditions = request.fail_if.iter().map(|text| Condition::parse(text, &names));
     let conditions: Vec<Condition> = conditions.collect::<Result<_>>()?;
@@ -177,8 +195,9 @@ fn present(
     Ok(found.contenders)
 }
 
-fn refuse(no_verdict: &NoVerdict, out: &mut dyn Write) -> Result<Ending> {
+fn refuse(no_verdict: &NoVerdict, remark: Option<&str>, out: &mut dyn Write) -> Result<Ending> {
     writeln!(out, "{no_verdict}")?;
+    remark.map_or(Ok(()), |remark| writeln!(out, "{remark}"))?;
     if no_verdict.can_be_forced {
         writeln!(out, "to compare all the same: --force")?;
     }
@@ -233,15 +252,17 @@ fn experiment(
     works: &[Work],
     baseline: String,
     program: SupervisedProgram,
-    idles: bool,
+    metrics: Vec<Metric>,
 ) -> Experiment {
     let name = request.program_name();
     let workload = |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
     let prepare = works[0].variant.prepare.as_ref();
     let workloads = works.iter().map(workload).collect();
     let variants = contenders::variants(&program.contenders);
-    let metrics = metrics(&program.figures, idles);
+    let progress = progress_bar();
+    program.show_on(&progress);
     let mut experiment = Experiment::new("compare", variants, workloads, program);
+    experiment.progress = progress;
     experiment.enough = Some(enough(request.target_ci, request.at_most()));
     experiment.out.clone_from(&request.out);
     let meta = &mut experiment.meta;
@@ -256,6 +277,7 @@ fn experiment(
         .option("ignore-failure", request.ignore_failure)
         .option("timeout", raw::seconds(request.timeout))
         .option("check-output", request.check_output)
+        .option("idle-for", raw::seconds(request.idle_for.unwrap_or(IDLE)))
 }
 
 /// Ends a comparison if every run fails, or once the intervals are as narrow as requested.
@@ -271,36 +293,4 @@ fn enough(target: Option<f64>, at_most: u32) -> Stop {
         let expected = expected.map(|runs| runs.max(run.rounds() + 1).min(at_most as usize));
         if judgements.is_within(share) { Enough::Yes } else { Enough::No { expected } }
     })
-}
-
-/// The metrics of every run. Figures that the program prints come first. The first metric that has
-/// a direction is the primary one.
-pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
-    let mib = 1.0 / f64::from(1 << 20);
-    let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {
-        Metric::new(name, unit, Direction::Lower, of).times(times).digits(digits)
-    };
-    let mut metrics: Vec<Metric> = figures.iter().map(Figure::metric).collect();
-    metrics.extend([
-        lower("wall", "s", "wall_ns", 1e-9, 3),
-        // The kernel splits CPU time between user and system by ticks of 1 to 10 ms.
-        lower("user", "s", "user_ns", 1e-9, 3).near_zero(0.01),
-        lower("sys", "s", "sys_ns", 1e-9, 3).near_zero(0.01),
-        lower("peak RSS", "MiB", "peak_bytes", mib, 1).near_zero(0.1),
-    ]);
-    if idles {
-        metrics.push(lower("idle RSS", "MiB", "idle_bytes", mib, 1).near_zero(0.1));
-    }
-    let count =
-        |name: &str, of: &str| Metric::new(name, "", Direction::None, of).digits(0).near_zero(10.0);
-    let huge = Metric::new("huge pages", "MiB", Direction::None, "huge_bytes").times(mib);
-    metrics.extend([
-        count("faults", "page_faults"),
-        huge.digits(0).near_zero(2.0),
-        count("switches", "switches"),
-    ]);
-    if let Some(first) = metrics.iter_mut().find(|it| it.direction != Direction::None) {
-        first.primary = true;
-    }
-    metrics
 }

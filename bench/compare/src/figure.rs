@@ -8,6 +8,9 @@ use thiserror::Error;
 
 const ACCEPTED: &str = "around the number, of a regular expression such as \
                         'higher:(?<rate>[0-9.]+) requests per second'";
+/// The names of the metrics of every run.
+pub(super) const MEASURED: [&str; 9] =
+    ["wall", "cpu", "user", "sys", "peak RSS", "idle RSS", "faults", "huge pages", "switches"];
 /// Maximum number of lines of a program's output that [`NoNumber`] shows, and of letters of each.
 const SHOWN: (usize, usize) = (3, 60);
 
@@ -52,9 +55,7 @@ impl Figure {
         let name = regex.capture_names().flatten().next().unwrap_or(pattern);
         // In a table of Markdown a bar would end the cell.
         let name = name.replace('|', "/");
-        if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "huge pages", "switches"]
-            .contains(&&*name)
-        {
+        if MEASURED.contains(&&*name) {
             bail!(Usage(format!(
                 "--metric {text}: {name} is measured anyway; give the group another name"
             )));

@@ -1,13 +1,20 @@
 //! Runs of a program with its calls of malloc counted: they show whether a comparison is worth
 //! making.
 
+use crate::figure::NoNumber;
+use crate::latencies::NoLatencies;
 use crate::reach::{self, NoVerdict, Probe};
-use crate::supervised_program::SupervisedProgram;
+use crate::supervised_program::{SupervisedProgram, Unsteady};
 use crate::weight::{self, Weight};
-use anyhow::Result;
+use anyhow::{Error, Result};
 use indicatif::ProgressBar;
 use std::path::Path;
 use std::time::Duration;
+
+/// Returns whether a fault of the first run would be that of every run.
+pub(super) fn concerns_every_run(error: &Error) -> bool {
+    error.is::<NoNumber>() || error.is::<NoLatencies>() || error.is::<Unsteady>()
+}
 
 pub(super) struct FirstLook {
     /// The run with the median influence, of the runs that agree with the majority about reach.
@@ -28,6 +35,9 @@ impl FirstLook {
     ) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));
+        program.show_on(&spinner);
+        // A program whose output is compared must print the same twice.
+        let least = if program.check_output { 2 } else { 1 };
         let (mut probes, mut seen, mut idles) = (Vec::new(), Vec::new(), false);
         let weight = loop {
             let raw = program.probe(workload)?;
@@ -36,7 +46,7 @@ impl FirstLook {
             seen.push(probe.seen(time_alone));
             let weight = weight::of(&seen, probe.negligible());
             probes.push(probe);
-            match reach::agreement(&probes) {
+            match reach::agreement(&probes).filter(|_| probes.len() >= least) {
                 Some(true) => break weight,
                 Some(false) if weight != Weight::Unknown => break weight,
                 _ => {}

@@ -19,6 +19,11 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Time after which the command prints what it waits for.
 const PATIENCE_MS: u16 = 1000;
 
+/// What a reader is told where every run reads nothing.
+pub(super) const EMPTY_INPUT: &str = "standard input is empty, so a run that reads it gets \
+                                      nothing; a pipe, < FILE or --input FILE gives every run the \
+                                      same";
+
 /// The input of all runs, which must live as long as the runs do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
@@ -27,6 +32,8 @@ pub(super) struct Input {
     _kept: Option<File>,
     /// The description for readers of results.
     pub(super) said: Stdin,
+    /// True if a run that reads it gets nothing.
+    pub(super) is_empty: bool,
 }
 
 impl Input {
@@ -52,7 +59,7 @@ impl Input {
             bail!(Usage(format!("{name}: a directory; accepted: a file that can be read")));
         }
         if file.is_terminal() {
-            return Ok(Self::default());
+            return Ok(Self { is_empty: true, ..Self::default() });
         }
         // Opening a pipe again waits for a writer.
         let is_read_once = kind.is_fifo() || kind.is_socket();
@@ -68,7 +75,13 @@ impl Input {
             false if own_path == Path::new("/dev/null") => Stdin::Nothing,
             false => Stdin::file(&own_path, bytes),
         };
-        Ok(Self { path: Some(way_to(&file)), _kept: Some(file), said })
+        let path = way_to(&file);
+        // A file of /proc has bytes although its length is 0; a device is not read for nothing.
+        let has_byte =
+            || File::open(&path).and_then(|mut it| it.read(&mut [0])).is_ok_and(|it| it > 0);
+        let is_file = is_read_once || kind.is_file();
+        let is_empty = said == Stdin::Nothing || (is_file && bytes == 0 && !has_byte());
+        Ok(Self { path: Some(path), _kept: Some(file), said, is_empty })
     }
 }
 
@@ -122,7 +135,9 @@ mod tests {
     fn every_run_reads_a_pipe_from_its_beginning() {
         let input = Input::of(pipe_with("one\ntwo\n"), "x", 8).unwrap();
         assert_eq!(read_twice(&input), ["one\ntwo\n"; 2]);
+        assert!(!input.is_empty);
         let input = Input::of(pipe_with(""), "x", 8).unwrap();
+        assert!(input.is_empty);
         assert_eq!(read_twice(&input), [""; 2]);
     }
 
@@ -150,6 +165,9 @@ mod tests {
         assert_eq!(Input::of(terminal, "x", 8).unwrap().path, None);
         let nothing = Input::of(File::open("/dev/null").unwrap(), "x", 8).unwrap();
         assert_eq!(read_twice(&nothing), [""; 2]);
+        assert!(nothing.is_empty);
+        let of = |path: &str| Input::of(File::open(path).unwrap(), "x", 8).unwrap().is_empty;
+        assert!(!of("/proc/self/stat") && !of("/dev/zero"), "they have no length");
     }
 
     #[test]

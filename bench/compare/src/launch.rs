@@ -1,14 +1,15 @@
 //! Starts samples of programs under a supervisor, with the witness and an allocator preloaded.
 
 use super::interrupt::Interrupt;
-use super::raw::{self, Clients, Raw, Served};
+use super::raw::{self, Clients, Raw, SERVER_HINT, Served};
 use super::reach;
-use super::supervisor::{FINISH, Order, Report, SUPERVISE_COMMAND};
+use super::supervisor::{FINISH, NOTE, NOTHING_RUNS, Order, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
 use crate::allocators;
 use crate::contenders::Contender;
 use crate::request::Work;
 use anyhow::{Context, Error, Result, anyhow, bail};
+use indicatif::ProgressBar;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use quarry_harness::destination;
@@ -17,7 +18,7 @@ use quarry_harness::launch::{
 };
 use quarry_harness::sampler::NoSample;
 use quarry_harness::usage::Usage;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -56,6 +57,8 @@ pub struct Program {
     pub proportional: bool,
     /// A shell command that runs before each sample; its time is not counted.
     pub prepare: Option<OsString>,
+    /// How long processes must be idle before their memory counts as idle memory; `None`: 2 s.
+    pub idle_for: Option<Duration>,
     /// True if a sample counts with any exit status. A signal or the timeout still fails it.
     pub ignore_failure: bool,
 }
@@ -86,6 +89,9 @@ pub struct Launcher {
     scratch: TempDir,
     witnesses: Witnesses,
     is_open: Cell<bool>,
+    /// Where to show what a sample waits for.
+    progress: RefCell<Option<ProgressBar>>,
+    has_hinted: Cell<bool>,
 }
 
 impl Launcher {
@@ -100,7 +106,29 @@ impl Launcher {
             bail!(Usage(format!("TMPDIR: {}: {NOT_PRELOADABLE}", scratch.path().display())));
         }
         let witnesses = Witnesses::unpack(scratch.path())?;
-        Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
+        Ok(Self {
+            interrupt,
+            scratch,
+            witnesses,
+            is_open: Cell::new(false),
+            progress: RefCell::default(),
+            has_hinted: Cell::new(false),
+        })
+    }
+
+    /// Shows what a sample waits for beside a bar of progress, and hints at what a server needs.
+    pub(super) fn show_on(&self, progress: &ProgressBar) {
+        *self.progress.borrow_mut() = Some(progress.clone());
+    }
+
+    fn note(&self, note: &str) {
+        let Some(progress) = &*self.progress.borrow() else { return };
+        progress.set_message(note.to_owned());
+        if note.starts_with(NOTHING_RUNS) && !self.has_hinted.replace(true) {
+            // Standard error may be closed; the hint is no result.
+            let _ =
+                progress.suspend(|| writeln!(std::io::stderr(), "quarry: {note}; {SERVER_HINT}"));
+        }
     }
 
     /// Makes the witness usable for programs of other users, because some servers give up root.
@@ -178,6 +206,7 @@ impl Launcher {
             stdout: place("prepare-stdout").into(),
             stderr: stderr.clone().into(),
             timeout: program.timeout,
+            idle_for: None,
             proportional: false,
             set: Vec::new(),
             unset: Vec::new(),
@@ -227,6 +256,7 @@ impl Launcher {
             stdout: stdout.clone().into(),
             stderr: stderr.clone().into(),
             timeout: program.timeout,
+            idle_for: program.idle_for,
             proportional: program.proportional,
             set,
             unset: cleared_variables(),
@@ -290,7 +320,7 @@ impl Launcher {
         if !output.status.success() {
             bail!("the sample's supervisor: {}", end_of(&output));
         }
-        let report = serde_json::from_slice(&answer);
+        let report = serde_json::from_slice(last_line(&answer));
         Ok((report.context("unreadable answer of a sample's supervisor")?, served))
     }
 
@@ -318,9 +348,23 @@ impl Launcher {
                     0 => return Ok(answer),
                     length => answer.extend_from_slice(&part[..length]),
                 }
+                if let Some(note) = note_in(&answer) {
+                    self.note(note);
+                }
             }
         }
     }
+}
+
+/// The supervisor's last complete line, if that is a note.
+fn note_in(answer: &[u8]) -> Option<&str> {
+    let line = last_line(answer.strip_suffix(b"\n")?);
+    std::str::from_utf8(line).ok()?.strip_prefix(NOTE)
+}
+
+fn last_line(answer: &[u8]) -> &[u8] {
+    let lines = answer.strip_suffix(b"\n").unwrap_or(answer);
+    lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
 fn is_quarry(contender: &Contender) -> bool {
@@ -339,6 +383,13 @@ fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_come_before_the_report() {
+        assert_eq!(note_in(b"~one\n~two\n"), Some("two"));
+        assert_eq!((note_in(b"~one\n~tw"), note_in(b"~one\n{}\n")), (None, None));
+        assert_eq!((last_line(b"~one\n{}\n"), last_line(b"{}")), (&b"{}"[..], &b"{}"[..]));
+    }
 
     #[test]
     fn paths_that_cannot_be_preloaded_are_refused() {

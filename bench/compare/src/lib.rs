@@ -14,7 +14,10 @@
 //! first_look          runs with calls of malloc counted, before the comparison
 //! weight              whether the allocator has enough influence for a comparison
 //! input               what every run reads
+//! metrics             what each run is measured by, and which metric decides
 //! figure              figures that the program prints
+//! latencies           quantiles of a file that each run writes
+//! load                whether other work keeps the machine busy
 //! judgement, answer   from a run to verdicts; the printed output
 //! closing             the sentence at the end
 //! readable            milliseconds where seconds would be 0.00
@@ -50,7 +53,10 @@ pub mod interpose;
 mod interrupt;
 mod judgement;
 mod known;
+mod latencies;
 mod launch;
+mod load;
+mod metrics;
 mod parameters;
 mod raw;
 mod reach;

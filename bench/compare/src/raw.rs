@@ -23,6 +23,17 @@ pub struct Served {
     pub wall_ns: u64,
 }
 
+/// The beginning of the reason for a failure by the exit status.
+pub(super) const EXIT_STATUS: &str = "exit status ";
+/// What a user may want who meets such a failure.
+pub(super) const IGNORE_FAILURE: &str =
+    "-i (--ignore-failure) counts runs whatever their exit status is";
+/// What a user may want whose program does not end.
+pub(super) const SERVER_HINT: &str = "a server needs a script that starts it in the background, gives it work and ends: `man \
+     quarry-compare` has one";
+/// A program that ends by the timeout hangs or serves if it has not run for this long.
+pub(super) const QUIET: Duration = Duration::from_secs(2);
+
 /// A sample before it is judged.
 #[derive(Default)]
 pub struct Raw {
@@ -47,9 +58,19 @@ impl Raw {
                 Some(Err(error)) => return Err(format!("its client: {error:#}").into()),
                 _ => return Ok(()),
             },
-            End::Exited(status) => format!("exit status {status}"),
+            End::Exited(status) => format!("{EXIT_STATUS}{status}"),
             End::Signalled(signal) => format!("ended by signal {signal}"),
-            End::TimedOut => format!("not done after {} (--timeout)", seconds(timeout)),
+            End::TimedOut => match self.report.quiet {
+                quiet if quiet < QUIET => {
+                    format!("not done after {} (--timeout)", seconds(timeout))
+                }
+                _ => format!(
+                    "not done after {} (--timeout), and nothing of it has run for the last {:.0} \
+                     s; {SERVER_HINT}",
+                    seconds(timeout),
+                    self.report.quiet.as_secs_f64()
+                ),
+            },
             End::NotStarted(error) => format!("cannot be started: {error}"),
         };
         let last = last_line(&self.stderr);
@@ -80,6 +101,7 @@ impl Raw {
             ("huge_bytes", report.huge_bytes),
             ("idle_bytes", report.idle_bytes),
             ("final_bytes", report.final_bytes),
+            ("cpu_delay_ns", self.delay_ns()),
             ("quarry_allocations", self.own_count.map(|it| it.0)),
             ("quarry_frees", self.own_count.map(|it| it.1)),
         ];
@@ -92,6 +114,17 @@ impl Raw {
             measurement = measurement.with(&[("requests", requests), ("client_ns", wall_ns)]);
         }
         measurement
+    }
+
+    /// How long all threads together waited for a CPU; `None` if the kernel does not tell. What a
+    /// process says at its end is later than the last look at it.
+    pub(super) fn delay_ns(&self) -> Option<u64> {
+        let mut delays = self.report.delays.clone();
+        for one in &self.said {
+            let seen = delays.entry(one.pid).or_default();
+            *seen = one.delay_ns.max(*seen);
+        }
+        Some(delays.values().sum()).filter(|_| !self.report.delays.is_empty())
     }
 
     /// Memory over time.

@@ -26,6 +26,9 @@ const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// If a program requests fewer bytes than this in total, no allocator changes its memory much.
 const LITTLE_HEAP: u64 = 1 << 20;
+/// A program waits if it does so for more than this part of its time, and this long.
+const WAITS_SHARE: u64 = 20;
+const WAITS_SLACK_NS: u64 = 2_000_000;
 const PYMALLOC: &str = "Python serves its small objects itself (pymalloc): with \
                         PYTHONMALLOC=malloc allocators get them, too";
 /// Short runs whose majority decides if a program is out of reach: a run may miss a process.
@@ -95,6 +98,10 @@ pub struct Probe {
     /// CPU time of all processes, including the time of counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
+    /// How long all threads together waited for a CPU, if the kernel tells.
+    pub(super) delay_ns: Option<u64>,
+    /// How much longer `wall_ns` may be because the supervisor waited for a CPU.
+    pub(super) own_delay_ns: u64,
     pub(super) threads: u64,
     pub(super) peak_bytes: u64,
     is_on_pymalloc: bool,
@@ -119,6 +126,8 @@ impl Probe {
             calls,
             cpu_ns: report.user_ns + report.sys_ns,
             wall_ns: report.wall_ns,
+            delay_ns: raw.delay_ns(),
+            own_delay_ns: report.own_delay_ns,
             threads: report.seen.values().map(|it| it.threads).max().unwrap_or(0),
             peak_bytes: report.peak_bytes,
             is_on_pymalloc: said.iter().any(|one| one.has_python)
@@ -126,6 +135,21 @@ impl Probe {
             unserved: silent.map(|(path, _)| path),
             busiest: busiest.unwrap_or_else(|| program.to_owned()),
         }
+    }
+
+    /// Why time on the wall clock decides; `None` if CPU time does, because one thread runs at a
+    /// time, and waits only for a CPU.
+    pub(super) fn waits(&self) -> Option<String> {
+        let ran = self.cpu_ns + self.delay_ns.unwrap_or(0);
+        let (wall, slack) = (self.wall_ns, self.wall_ns / WAITS_SHARE + WAITS_SLACK_NS);
+        let percent = |part: u64| 100.0 * part as f64 / wall.max(1) as f64;
+        if ran > wall + slack {
+            let threads = ran as f64 / wall.max(1) as f64;
+            return Some(format!("about {threads:.1} of its threads run at once"));
+        }
+        let waited = wall.saturating_sub(ran);
+        (waited > slack + self.own_delay_ns)
+            .then(|| format!("it waits for {:.0} % of the time", percent(waited)))
     }
 
     /// Share of the CPU time spent in calls of malloc.
@@ -419,6 +443,8 @@ mod tests {
             calls,
             cpu_ns,
             wall_ns,
+            delay_ns: Some(0),
+            own_delay_ns: 0,
             threads: 1,
             peak_bytes: 0,
             is_on_pymalloc,
@@ -475,6 +501,22 @@ mod tests {
         assert_eq!(weight(&sleeps(10 << 20)), Weight::Enough, "its memory is compared");
         let time_alone = [sleeps(10 << 20).seen(true)];
         assert_eq!(weight::of(&time_alone, NEGLIGIBLE), Weight::Nothing);
+    }
+
+    #[test]
+    fn a_busy_machine_makes_no_thread_wait() {
+        let of = |cpu_ms: u64, wall_ms: u64, delay_ms: Option<u64>| {
+            let (cpu_ns, wall_ns) = (cpu_ms * 1_000_000, wall_ms * 1_000_000);
+            let delay_ns = delay_ms.map(|it| it * 1_000_000);
+            Probe { cpu_ns, wall_ns, delay_ns, ..probe(1, 1, 1, false) }.waits()
+        };
+        assert_eq!(of(1000, 1010, Some(0)), None);
+        assert_eq!(of(1000, 5000, Some(3950)), None, "the others had the CPU");
+        assert_eq!(of(1000, 1010, None), None);
+        assert_eq!(of(2, 4, Some(0)), None, "the start of a process");
+        assert_eq!(of(1000, 2000, Some(0)).unwrap(), "it waits for 50 % of the time");
+        assert_eq!(of(1000, 5000, Some(2000)).unwrap(), "it waits for 40 % of the time");
+        assert_eq!(of(2000, 1000, Some(500)).unwrap(), "about 2.5 of its threads run at once");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The options of `quarry compare`, and the ways in which a comparison ends.
 
 use crate::parameters::{CommandVariant, scan};
-use anyhow::Result;
+use crate::raw::seconds;
+use anyhow::{Result, bail};
 use quarry_harness::options;
+use quarry_harness::usage::Usage;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,15 +46,27 @@ pub struct Request {
     /// A number that the program prints: a regular expression with one capture group around it. The
     /// name of the group, or else the expression, is the number's name: `higher:(?<rate>[0-9.]+)
     /// requests per second`. `higher:` or `lower:` asks for a verdict, and the closing sentence is
-    /// then about the first such number, not wall time. The last match counts.
-    #[arg(long, value_name = "REGEX")]
+    /// then about the first such number, not a time. The last match counts. The name of a measured
+    /// figure (cpu, wall, 'peak RSS', p50, ..) makes that one decide [default: cpu where no thread
+    /// waits, else wall].
+    #[arg(long, value_name = "REGEX|NAME")]
     pub(super) metric: Vec<String>,
-    /// A run whose standard output differs from that of the first one has failed.
+    /// A file that each run writes, with a number at the beginning of each line, such as the
+    /// latencies of requests: its quantiles p50, p90, p99 and p99.9 and its maximum are compared,
+    /// and p99 decides.
+    #[arg(long, value_name = "FILE")]
+    pub(super) latencies: Option<PathBuf>,
+    /// A run whose standard output differs from that of the first one has failed. If glibc's own
+    /// second run differs, nothing is compared.
     #[arg(long)]
     pub(super) check_output: bool,
     /// A run that takes longer than this, such as 30s or 5m, has failed.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = options::duration)]
     pub(super) timeout: Duration,
+    /// How long processes that outlive the program must be idle before their memory is taken as
+    /// idle memory and they are ended [default: 2s, after which some allocators still shrink].
+    #[arg(long, value_name = "DURATION", value_parser = options::duration)]
+    pub(super) idle_for: Option<Duration>,
     /// File that every run reads, from its beginning [default: standard input; a pipe is first
     /// copied to a file, and a terminal counts as empty].
     #[arg(long, value_name = "FILE")]
@@ -98,6 +112,23 @@ pub struct Request {
     pub(super) program: CommandLine,
 }
 
+/// Checks that processes can be idle for that long within the time of a run.
+pub(super) fn check_idle_for(
+    idle_for: Option<Duration>,
+    limit: &str,
+    longest: Duration,
+) -> Result<()> {
+    let Some(idle_for) = idle_for else { return Ok(()) };
+    if idle_for >= longest {
+        bail!(Usage(format!(
+            "--idle-for {}: accepted: less than {limit} ({})",
+            seconds(idle_for),
+            seconds(longest)
+        )));
+    }
+    Ok(())
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
@@ -113,6 +144,14 @@ impl Request {
     /// A usage error: an invalid name or list, or a name that the command does not mention.
     pub fn variants(&self) -> Result<Vec<CommandVariant>> {
         scan(&self.parameter_list, &self.program.command, self.prepare.as_deref())
+    }
+
+    /// Checks that a run can become idle before its time is over.
+    ///
+    /// # Errors
+    /// A usage error.
+    pub(super) fn check_durations(&self) -> Result<()> {
+        check_idle_for(self.idle_for, "--timeout", self.timeout)
     }
 
     /// Maximum number of runs on each allocator.

@@ -7,7 +7,7 @@
 //! byte [`FINISH`] on that input tells it to end a server, which would not end by itself.
 
 use super::interrupt::listen_to;
-use super::tree::{Descendant, Tree};
+use super::tree::{self, Descendant, Tree};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::errno::Errno;
@@ -33,8 +33,12 @@ use std::time::{Duration, Instant};
 
 /// Time to the first look at the processes; the time between looks doubles up to [`Pace::SLOWEST`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// Processes must be idle for this long before their memory counts as idle memory.
-const IDLE: Duration = Duration::from_secs(2);
+/// Processes must be idle for this long before their memory counts as idle memory, unless the user
+/// says how long.
+pub(super) const IDLE: Duration = Duration::from_secs(2);
+/// Time without activity, and time between reports, after which the command is told what is awaited.
+const PATIENCE: Duration = Duration::from_secs(5);
+const BETWEEN_NOTES: Duration = Duration::from_secs(1);
 /// Clock ticks of CPU time (10 ms each on Linux) that idle processes may use within
 /// [`QUIET_WINDOW`]: servers wake up now and then.
 const QUIET_TICKS: u64 = 1;
@@ -47,6 +51,11 @@ pub const SUPERVISE_COMMAND: &str = "__supervise";
 
 /// The byte on standard input that reports the end of a server's clients.
 pub(super) const FINISH: u8 = b'.';
+
+/// Begins a line on standard output, before the report, that says in words what the sample waits
+/// for; [`NOTHING_RUNS`] after it tells that the program does not end, although nothing of it runs.
+pub(super) const NOTE: char = '~';
+pub(super) const NOTHING_RUNS: &str = "nothing of it runs";
 
 /// Arguments of [`SUPERVISE_COMMAND`].
 #[derive(Args)]
@@ -62,6 +71,8 @@ pub(super) struct Order {
     pub(super) stdout: OsString,
     pub(super) stderr: OsString,
     pub(super) timeout: Duration,
+    /// See [`IDLE`].
+    pub(super) idle_for: Option<Duration>,
     /// Divides shared memory among the processes instead of counting it in each.
     pub(super) proportional: bool,
     pub(super) set: Vec<(OsString, OsString)>,
@@ -76,7 +87,7 @@ pub(super) struct Order {
 /// If the sample could not be taken.
 pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
     let order: Order = serde_json::from_reader(File::open(&args.order)?)?;
-    let report = order.supervise()?;
+    let report = order.supervise(out)?;
     Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
 }
 
@@ -109,19 +120,25 @@ pub(super) struct Report {
     pub(super) peak_bytes: u64,
     /// Maximum number of bytes that all processes had in huge pages; `None` if no look found any.
     pub(super) huge_bytes: Option<u64>,
-    /// Resident bytes after two seconds without activity, if a process lives that long.
+    /// Resident bytes after [`IDLE`] without activity, if a process lives that long.
     pub(super) idle_bytes: Option<u64>,
     /// Resident bytes when [`FINISH`] came.
     pub(super) final_bytes: Option<u64>,
     /// Number of processes that outlived the program, and that the supervisor ended.
     pub(super) left_running: usize,
+    /// How long no process had been active when the time was over.
+    pub(super) quiet: Duration,
+    /// How long each thread waited for a CPU, in ns, as far as the looks at them show.
+    pub(super) delays: BTreeMap<i32, u64>,
+    /// How long the supervisor waited for a CPU, which makes `wall_ns` longer at most by this.
+    pub(super) own_delay_ns: u64,
     /// By process id.
     pub(super) seen: BTreeMap<i32, Descendant>,
 }
 
 impl Order {
     /// Runs the sample. A program that fails is no error.
-    fn supervise(&self) -> Result<Report> {
+    fn supervise(&self, out: &mut dyn Write) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
         // The kernel's peak of the child includes this process's own, up to the child's exec.
@@ -129,13 +146,13 @@ impl Order {
         let mut command = self.command()?;
         let start = Instant::now();
         let mut watch = match spawn_unblocked(&mut command)? {
-            Ok(child) => Watch::new(child.id() as i32, start, self.proportional),
+            Ok(child) => Watch::new(child.id() as i32, start, self),
             Err(error) => {
                 return Ok(Report { end: End::NotStarted(error.to_string()), ..Report::default() });
             }
         };
         let deadline = start + self.timeout;
-        let end = watch.until_end(&signals, deadline)?;
+        let end = watch.until_end(&signals, deadline, out)?;
         watch.report(end, own_peak)
     }
 
@@ -195,6 +212,7 @@ struct Watch {
     tree: Tree,
     pace: Pace,
     activity: Activity,
+    told: Instant,
     report: Report,
 }
 
@@ -202,6 +220,7 @@ struct Activity {
     window_began: Instant,
     ticks_then: u64,
     last: Instant,
+    idle_for: Duration,
     idle: bool,
 }
 
@@ -215,29 +234,43 @@ impl Activity {
         (self.window_began, self.ticks_then) = (now, ticks);
     }
 
-    /// Returns true once: at the first call after the processes have been idle for [`IDLE`].
+    /// Returns true once: at the first call after the processes have been idle for long enough.
     fn falls_idle(&mut self, now: Instant) -> bool {
-        let was_idle = std::mem::replace(&mut self.idle, now.duration_since(self.last) >= IDLE);
+        let was_idle =
+            std::mem::replace(&mut self.idle, now.duration_since(self.last) >= self.idle_for);
         self.idle && !was_idle
     }
 }
 
 impl Watch {
-    fn new(main: i32, start: Instant, proportional: bool) -> Self {
+    fn new(main: i32, start: Instant, order: &Order) -> Self {
+        let idle_for = order.idle_for.unwrap_or(IDLE);
         Self {
             start,
             main,
             ended: None,
-            tree: Tree::below(std::process::id() as i32, proportional),
+            tree: Tree::below(std::process::id() as i32, order.proportional),
             pace: Pace { next: start + FIRST_LOOK, gap: FIRST_LOOK },
-            activity: Activity { window_began: start, ticks_then: 0, last: start, idle: false },
+            activity: Activity {
+                window_began: start,
+                ticks_then: 0,
+                last: start,
+                idle_for,
+                idle: false,
+            },
+            told: start,
             report: Report { pid: main, ..Report::default() },
         }
     }
 
     /// Waits until the program has ended and its other processes are idle or gone, or until the
     /// sample must end. Afterwards no process of the sample runs.
-    fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
+    fn until_end(
+        &mut self,
+        signals: &SignalFd,
+        deadline: Instant,
+        out: &mut dyn Write,
+    ) -> Result<End> {
         let stdin = io::stdin();
         // A SIGCHLD that came while `spawn_unblocked` had it unblocked is lost, so reap first.
         let mut all_gone = self.reap();
@@ -261,17 +294,45 @@ impl Watch {
                 break;
             }
             if told_to_end || Instant::now() >= deadline {
+                self.report.quiet = self.activity.last.elapsed();
                 self.end_all();
                 return Ok(if told_to_end { End::Cancelled } else { End::TimedOut });
             }
-            if Instant::now() >= self.pace.next && self.look() && self.ended.is_some() {
-                self.report.left_running = self.tree.look().len();
-                self.end_all();
-                break;
+            if Instant::now() >= self.pace.next {
+                if self.look() && self.ended.is_some() {
+                    self.report.left_running = self.tree.look().len();
+                    self.end_all();
+                    break;
+                }
+                self.tell(out)?;
             }
         }
         let (end, _) = self.ended.clone().context("the program ended without a status")?;
         Ok(end)
+    }
+
+    /// Tells in words what the sample waits for, where it does not wait for the program's work.
+    fn tell(&mut self, out: &mut dyn Write) -> Result<()> {
+        let now = Instant::now();
+        let quiet = now.duration_since(self.activity.last);
+        if now.duration_since(self.told) < BETWEEN_NOTES {
+            return Ok(());
+        }
+        let of = self.activity.idle_for.as_secs_f64();
+        match self.ended {
+            Some(_) => {
+                let (names, quiet) = (self.tree.names().join(", "), quiet.as_secs());
+                writeln!(out, "{NOTE}waiting until {names} is idle for {of} s: {quiet} s so far")?;
+            }
+            None if quiet >= PATIENCE => {
+                let quiet = quiet.as_secs();
+                writeln!(out, "{NOTE}{NOTHING_RUNS}, for {quiet} s, and it does not end")?;
+            }
+            None => return Ok(()),
+        }
+        out.flush()?;
+        self.told = now;
+        Ok(())
     }
 
     /// Reads standard input. Returns true if it is closed, so that all processes must end.
@@ -293,6 +354,8 @@ impl Watch {
 
     /// Takes the status of every process that has ended. Returns true if no process remains.
     fn reap(&mut self) -> bool {
+        // Also of a zombie, as long as it is one.
+        self.tree.note_delays(self.main);
         loop {
             match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
                 Ok(WaitStatus::StillAlive) => return false,
@@ -366,6 +429,8 @@ impl Watch {
             major_faults: usage.major_page_faults() as u64,
             voluntary_switches: usage.voluntary_context_switches() as u64,
             involuntary_switches: usage.involuntary_context_switches() as u64,
+            delays: self.tree.delays,
+            own_delay_ns: tree::delay(std::process::id() as i32),
             seen: self.tree.seen,
             ..self.report
         })

@@ -7,6 +7,7 @@ use procfs::process::{self, Stat, all_processes};
 use quarry_harness::proc;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +51,34 @@ pub(super) struct Tree {
     proportional: bool,
     pub(super) seen: BTreeMap<i32, Descendant>,
     huge: BTreeMap<i32, Huge>,
+    /// For each thread, how long it has waited for a CPU, in ns, as far as the kernel tells.
+    pub(super) delays: BTreeMap<i32, u64>,
 }
 
 impl Tree {
     pub(super) fn below(root: i32, proportional: bool) -> Self {
-        Self { root, proportional, seen: BTreeMap::new(), huge: BTreeMap::new() }
+        Self {
+            root,
+            proportional,
+            seen: BTreeMap::new(),
+            huge: BTreeMap::new(),
+            delays: BTreeMap::new(),
+        }
+    }
+
+    /// Notes how long each thread of a process, which may be a zombie, has waited for a CPU.
+    pub(super) fn note_delays(&mut self, pid: i32) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let Some(tid) = thread.file_name().to_str().and_then(|it| it.parse().ok()) else {
+                continue;
+            };
+            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            if let Some(delay) = delay_of(&text) {
+                let most = self.delays.entry(tid).or_default();
+                *most = delay.max(*most);
+            }
+        }
     }
 
     /// Looks at all descendants of the root except zombies.
@@ -62,6 +86,7 @@ impl Tree {
         let mut living = Vec::new();
         for (process, stat) in self.living() {
             let pid = stat.pid;
+            self.note_delays(pid);
             let cpu_ticks = stat.utime + stat.stime;
             let resident = stat.rss * procfs::page_size();
             let peak = proc::peak(pid as u32).unwrap_or(0).max(resident);
@@ -106,12 +131,33 @@ impl Tree {
         found
     }
 
+    /// The names of the programs that live, each once.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.living().into_iter().map(|(_, stat)| stat.comm).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         for (process, _) in self.living() {
             // The process may have ended already.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
     }
+}
+
+/// How long the main thread of a process has waited for a CPU, as far as the kernel tells.
+pub(super) fn delay(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    delay_of(&text).unwrap_or_default()
+}
+
+/// The second number of a `schedstat`; without accounting in the kernel all numbers are 0.
+fn delay_of(schedstat: &str) -> Option<u64> {
+    let mut numbers = schedstat.split_whitespace().map_while(|it| it.parse::<u64>().ok());
+    numbers.next().filter(|ran| *ran > 0)?;
+    numbers.next()
 }
 
 /// The processes that a process has started or adopted, with or without `CONFIG_PROC_CHILDREN`.
@@ -154,6 +200,13 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_for_a_cpu_is_read() {
+        assert_eq!(delay_of("1000 20 3\n"), Some(20));
+        assert_eq!(delay_of("0 0 0\n"), None, "the kernel does not account");
+        assert_eq!(delay_of(""), None);
+    }
+
+    #[test]
     fn children_and_grandchildren_are_seen_and_ended() {
         let mut child = Command::new("sh")
             .args(["-c", "sleep 600 & echo; wait"])
@@ -176,6 +229,7 @@ mod tests {
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(living[0].huge <= living[0].peak);
         assert!(tree.huge[&living[0].pid].resident > 0, "they were counted");
+        assert!(!tree.delays.is_empty(), "the kernel accounts for the wait for a CPU");
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
         let divided = Tree::below(child.id() as i32, true).look()[0].resident;
         let whole = tree.look()[0].resident;

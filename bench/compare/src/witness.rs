@@ -22,6 +22,8 @@ pub(super) struct ProcessRecord {
     pub(super) has_python: bool,
     /// Peak of resident memory in bytes; 0 if the process did not exit by itself.
     pub(super) peak_bytes: u64,
+    /// How long the main thread waited for a CPU; 0 if the process did not exit by itself.
+    pub(super) delay_ns: u64,
     pub(super) calls: Calls,
 }
 
@@ -100,6 +102,7 @@ fn record(slot: &[u8]) -> Option<ProcessRecord> {
         next_malloc: path(slot, layout::NEXT_MALLOC),
         has_python: flags & layout::HAS_PYTHON != 0,
         peak_bytes: number64(slot, layout::PEAK_KIB) * 1024,
+        delay_ns: number64(slot, layout::DELAY_NS),
         calls: calls(slot),
     })
 }

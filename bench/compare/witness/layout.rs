@@ -22,6 +22,9 @@ pub(crate) const TICKS_PER_MS: usize = 8;
 /// Native u64: most memory that was resident since the exec, in KiB; 0 if the process did not exit
 /// by itself.
 pub(crate) const PEAK_KIB: usize = 16;
+/// Native u64: how long the main thread waited for a CPU, in ns; 0 if the process did not exit by
+/// itself.
+pub(crate) const DELAY_NS: usize = 24;
 /// NUL-terminated path of the executable.
 pub(crate) const EXECUTABLE: usize = 64;
 /// NUL-terminated path of the object in which the loader finds `malloc`. An executable at a fixed

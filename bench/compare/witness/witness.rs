@@ -92,28 +92,36 @@ extern "C" fn end() {
     if slot.is_null() {
         return;
     }
+    let write = |field: usize, value: u64| {
+        // SAFETY: the field lies in the slot and is aligned. Forked children use it as an atomic,
+        // too.
+        let field = unsafe { AtomicU64::from_ptr(slot.add(field).cast()) };
+        field.fetch_max(value, Ordering::Relaxed);
+    };
     let mut text = [0u8; 4096];
+    write(layout::PEAK_KIB, number_after(b"VmHWM:", file(c"/proc/self/status", &mut text)));
+    write(layout::DELAY_NS, number_after(b" ", file(c"/proc/self/schedstat", &mut text)));
+}
+
+/// Reads the beginning of a file; nothing if that fails.
+fn file<'a>(path: &CStr, text: &'a mut [u8; 4096]) -> &'a [u8] {
     // SAFETY: the path is NUL-terminated and `text` is writable for its length.
     let length = unsafe {
-        let descriptor = open(c"/proc/self/status".as_ptr(), O_RDONLY_CLOEXEC);
+        let descriptor = open(path.as_ptr(), O_RDONLY_CLOEXEC);
         if descriptor < 0 {
-            return;
+            return &[];
         }
         let length = read(descriptor, text.as_mut_ptr().cast(), text.len());
         close(descriptor);
         length
     };
-    let text = &text[..length.max(0) as usize];
-    // SAFETY: the field lies in the slot and is aligned. Forked children use it as an atomic, too.
-    let field = unsafe { AtomicU64::from_ptr(slot.add(layout::PEAK_KIB).cast()) };
-    field.fetch_max(peak_kib(text), Ordering::Relaxed);
+    &text[..length.max(0) as usize]
 }
 
-/// The number after `VmHWM:` in `/proc/PID/status`.
-fn peak_kib(status: &[u8]) -> u64 {
-    const NAME: &[u8] = b"VmHWM:";
-    let Some(at) = status.windows(NAME.len()).position(|window| window == NAME) else { return 0 };
-    let mut digits = status[at + NAME.len()..].iter().skip_while(|byte| !byte.is_ascii_digit());
+/// The first number after `name` in a text, else 0.
+fn number_after(name: &[u8], text: &[u8]) -> u64 {
+    let Some(at) = text.windows(name.len()).position(|window| window == name) else { return 0 };
+    let mut digits = text[at + name.len()..].iter().skip_while(|byte| !byte.is_ascii_digit());
     let mut number = 0u64;
     while let Some(digit) = digits.next().filter(|byte| byte.is_ascii_digit()) {
         number = number * 10 + u64::from(digit - b'0');

@@ -33,6 +33,8 @@ pub struct Experiment {
     pub out: Option<PathBuf>,
     /// Takes the samples.
     pub sampler: Box<dyn Sampler>,
+    /// Shows how far the run is; a sampler may add a message.
+    pub progress: ProgressBar,
 }
 
 /// Decides after each round whether the run has enough rounds.
@@ -80,6 +82,7 @@ impl Experiment {
             shard: None,
             out: None,
             sampler: Box::new(sampler),
+            progress: progress_bar(),
         }
     }
 
@@ -112,7 +115,7 @@ impl Experiment {
         let mut conductor = Conductor {
             sampler: self.sampler,
             start,
-            progress: progress_bar(),
+            progress: self.progress,
             directory: None,
             part: None,
             run: Run {
@@ -241,8 +244,8 @@ impl Conductor {
 }
 
 /// A bar with the time left; invisible if standard error is no terminal.
-fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
+pub fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left {wide_msg}")
         .expect("the template is constant and valid");
     ProgressBar::new(0).with_style(style)
 }

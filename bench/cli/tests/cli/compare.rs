@@ -318,9 +318,9 @@ fn a_figure_without_direction_is_shown_and_not_judged() {
         .assert()
         .success()
         .stdout(contains("| did (no direction given) "))
-        .stdout(predicate::str::is_match("noise floor: .* % in wall\n").unwrap())
+        .stdout(predicate::str::is_match("noise floor: .* % in cpu\n").unwrap())
         .stdout(contains(
-            "In short: no other is better than glibc in wall or in peak RSS; slow has",
+            "In short: no other is better than glibc in cpu or in peak RSS; slow has",
         ));
 }
 
@@ -403,6 +403,7 @@ fn failures_are_reported_and_never_averaged_away() {
         .assert()
         .code(1)
         .stdout(contains("No round was completed."))
+        .stdout(contains("\n-i (--ignore-failure) counts runs whatever their exit status is\n"))
         .stdout(contains("1 of 1 run failed, warm-up included: exit status 3: bad luck\n"));
 }
 
@@ -416,9 +417,25 @@ fn outputs_that_differ_are_shown() {
         .arg(&program)
         .assert()
         .code(1)
-        .stdout(contains("printed something else than on glibc"))
-        .stdout(contains("line 1: \"process "));
+        .stdout(contains("rounds").not())
+        .stderr(contains(
+            "--check-output: two runs on glibc print different things (line 1: \"proc",
+        ))
+        .stderr(contains("leave --check-output out, or let the program print the same each time"));
     compare(&["--runs=1", "--allocators=glibc", "--"]).arg(&program).assert().success();
+    // It prints the same on glibc, and something else on another allocator.
+    let wrong = "#include <stddef.h>\n#include <unistd.h>\nvoid *__libc_malloc(size_t);\n\
+                 static int told; void *malloc(size_t n) {\n\
+                 if (!told++ && write(1, \"hello\\n\", 6) < 0) return NULL;\n\
+                 return __libc_malloc(n); }\n";
+    let wrong = shared_object(&shop, "wrong", wrong);
+    let steady = shop.compile("steady", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
+    compare(&["--runs=1", "--check-output", &format!("--allocators=glibc,{wrong}"), "--"])
+        .arg(&steady)
+        .assert()
+        .code(1)
+        .stdout(contains("wrong: 1 of 2 runs failed").or(contains("wrong: 2 of 2 runs failed")))
+        .stdout(contains("printed something else than on glibc: line 1: \"hello\" instead of"));
 }
 
 #[test]
@@ -554,6 +571,14 @@ fn bad_requests_say_what_is_accepted() {
     refused(&["--allocators=glibc,hoard"], 1, "glibc is the only one of 2 that is there: hoard: ");
     refused(&["--input=/no/such"], 2, "--input /no/such: No such file");
     refused(&["--input=/"], 2, "--input /: a directory; accepted: a file that can be read");
+    refused(
+        &["--metric=faults"],
+        2,
+        "no metric to decide by, --metric faults; accepted: wall, cpu",
+    );
+    refused(&["--metric=p99"], 2, "a quantile of no file; accepted with --latencies FILE");
+    refused(&["--metric=cpu", "--metric=wall"], 2, "only one decides; accepted: one name");
+    refused(&["--idle-for=1h"], 2, "--idle-for 3600 s: accepted: less than --timeout (600 s)");
     compare(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
 }
 

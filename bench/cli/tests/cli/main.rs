@@ -3,10 +3,13 @@
 mod advise;
 mod compare;
 mod deciding;
+mod fields;
 mod libraries;
 mod live;
 mod obstacles;
 mod pages;
 mod run;
+mod servers;
 mod support;
+mod time;
 mod usage;

@@ -33,7 +33,7 @@ const WHOLE: [(&[&str], &str); 30] = [
     (&["run", "--set", "", "true"], "quarry: --set is empty; accepted: --set <KEY=VALUE>\n"),
     (
         &["advise", "--metric", "", "true"],
-        "quarry: --metric is empty; accepted: --metric <REGEX>\n",
+        "quarry: --metric is empty; accepted: --metric <REGEX|NAME>\n",
     ),
     (&["metrics", "--listen", ""], "quarry: --listen is empty; accepted: --listen <ADDRESS>\n"),
     (&["profile", "/no/such"], "'/no/such' for '[FILE]': No such file or directory (os error 2)"),

@@ -168,6 +168,7 @@ mod tests {
             peak_bytes,
             held_bytes: 0,
             wall_ns: 1,
+            cpu_delay_ns: None,
             idles: false,
         }
     }

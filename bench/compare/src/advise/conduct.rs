@@ -9,20 +9,21 @@ use super::telling::Telling;
 use super::verdict::{Answer, Verdict, verdict};
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::QUARRY;
-use crate::compare::metrics;
 use crate::contenders::Contender;
-use crate::figure::{Figure, NoNumber};
-use crate::first_look::FirstLook;
-use crate::input::Input;
+use crate::first_look::{FirstLook, concerns_every_run};
+use crate::input::{EMPTY_INPUT, Input};
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
+use crate::load::Load;
+use crate::metrics::Wanted;
+use crate::raw::{EXIT_STATUS, IGNORE_FAILURE};
 use crate::readable::SHORT;
-use crate::request::{Work, line};
+use crate::request::{Work, check_idle_for, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::{allocators, closing, reach};
 use anyhow::{Result, bail};
 use quarry_harness::destination::{Destination, NEW, Present};
-use quarry_harness::results::{Direction, Metric, Variant};
+use quarry_harness::results::{Direction, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
 use std::cell::RefCell;
@@ -51,8 +52,8 @@ pub fn advise(
     out: &mut dyn Write,
 ) -> Result<AdviceEnding> {
     let began = Instant::now();
-    let figures = Figure::parse_all(&request.metric)?;
-    if figures.first().is_some_and(|figure| figure.direction == Direction::None) {
+    let wanted = Wanted::parse(&request.metric, request.latencies.clone())?;
+    if wanted.figures.first().is_some_and(|figure| figure.direction == Direction::None) {
         bail!(Usage(format!(
             "--metric {}: no direction; accepted: 'higher:' or 'lower:' in front of the first",
             request.metric[0]
@@ -65,7 +66,7 @@ pub fn advise(
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
     let command = line(&work.variant.command);
     let mut telling = Telling { command, candidates, ..Telling::default() };
-    match conduct(request, work, built_in, figures, began, &mut telling)? {
+    match conduct(request, work, built_in, wanted, began, &mut telling)? {
         Ok(verdict) => telling.verdict = verdict,
         Err(signal) => {
             writeln!(out, "interrupted before there was an answer")?;
@@ -93,7 +94,7 @@ fn conduct(
     request: &AdviceRequest,
     work: &Work,
     built_in: &BuiltIn<'_>,
-    figures: Vec<Figure>,
+    wanted: Wanted,
     began: Instant,
     telling: &mut Telling,
 ) -> Searched {
@@ -105,10 +106,15 @@ fn conduct(
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
     let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
-    let program = Program::of(work, input.path.clone(), timeout, request.ignore_failure);
+    check_idle_for(request.idle_for, "a tenth of --budget", timeout)?;
+    let load = Load::now().filter(Load::is_high);
+    let program = Program {
+        idle_for: request.idle_for,
+        ..Program::of(work, input.path.clone(), timeout, request.ignore_failure)
+    };
     let checks = request.check_output;
     let mut program =
-        SupervisedProgram::new(vec![program], vec![glibc.clone()], figures, checks, &interrupt)?;
+        SupervisedProgram::new(vec![program], vec![glibc.clone()], wanted, checks, &interrupt)?;
     let looked = Instant::now();
     let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
     if let Some(signal) = interrupt.signal() {
@@ -117,15 +123,16 @@ fn conduct(
     let look = match look {
         Ok(look) => look,
         Err(_) if looked.elapsed() >= program.programs[0].timeout => {
-            return Ok(Ok(too_long(WHAT_IT_HAS, request.budget, None)));
+            let run = format!("a run is not done after {}", minutes(looked.elapsed()));
+            return Ok(Ok(too_long(WHAT_IT_HAS, &run, load, request.budget, None)));
         }
-        Err(error) if error.is::<NoNumber>() => return Err(error),
-        Err(error) => bail!("it fails on glibc: {error:#}"),
+        Err(error) if concerns_every_run(&error) => return Err(error),
+        Err(error) => bail!("it fails on glibc: {}", with_remedy(&format!("{error:#}"))),
     };
     let now = Instant::now();
     let own = match program.as_it_is(0) {
         Ok(own) => own,
-        Err(NoSample::Failed(failure)) => bail!("it fails: {failure}"),
+        Err(NoSample::Failed(failure)) => bail!("it fails: {}", with_remedy(&failure)),
         Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
     };
     let cost = now.elapsed();
@@ -133,13 +140,16 @@ fn conduct(
     telling.baseline = program.contenders[0].name().to_owned();
     let facts = Facts::of(&look);
     telling.facts = Some(facts.clone());
+    if input.is_empty {
+        telling.notes.push(format!("{EMPTY_INPUT}."));
+    }
     if let Some(why) = look.no_verdict(&library, request.force) {
         let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
         return Ok(Ok(out_of_reach(baseline, &why)));
     }
     program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
     telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
-    telling.notes = notes(&facts, &program.contenders[0], request.force);
+    telling.notes.extend(notes(&facts, &program.contenders[0], load, request.force));
     telling.notes.extend(look.probe.inside());
     telling.notes.extend(leaks(&mut program, built_in, facts.hold_much()));
     let left = request.budget.saturating_sub(began.elapsed());
@@ -149,10 +159,13 @@ fn conduct(
         return Ok(Ok(Verdict::undecided(&telling.baseline, why)));
     }
     match plan(there, cost, left) {
-        Err(needed) => Ok(Ok(too_long(&telling.baseline, request.budget, Some(needed)))),
+        Err(needed) => {
+            let run = format!("a run takes {}{}", minutes(cost), facts.delay());
+            Ok(Ok(too_long(&telling.baseline, &run, load, request.budget, Some(needed))))
+        }
         Ok(plan) => {
             telling.plan = Some(plan);
-            test(request, plan, program, look.idles, began, &interrupt, telling)
+            test(request, plan, program, &look, began, &interrupt, telling)
         }
     }
 }
@@ -161,15 +174,16 @@ fn test(
     request: &AdviceRequest,
     plan: Plan,
     mut program: SupervisedProgram,
-    idles: bool,
+    look: &FirstLook,
     began: Instant,
     interrupt: &Interrupt,
     telling: &mut Telling,
 ) -> Searched {
-    let metrics: Vec<Metric> = metrics(&program.figures, idles);
-    let primary = metrics[0].name.clone();
+    let (metrics, why) = program.wanted.decided([look.probe.waits()].into_iter(), look.idles)?;
+    telling.notes.push(format!("{why}."));
+    let primary = metrics.iter().find(|it| it.primary).map(|it| it.name.clone());
     let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
-    telling.metrics = [primary, memory.unwrap_or_default()];
+    telling.metrics = [primary, memory].map(Option::unwrap_or_default);
     let there = &telling.candidates.there;
     program.contenders.extend(there.iter().map(|it| it.contender.clone()));
     let baseline = program.contenders[0].variant.clone();
@@ -237,23 +251,47 @@ fn out_of_reach(baseline: &str, why: &reach::NoVerdict) -> Verdict {
     Verdict::keep(baseline, &text)
 }
 
-fn too_long(baseline: &str, budget: Duration, needed: Option<Duration>) -> Verdict {
-    let minutes = |duration: Duration| match duration.as_secs() {
+fn minutes(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 => format!("{} ms", duration.as_millis()),
         seconds if seconds < 120 => format!("{seconds} s"),
         seconds => format!("{} minutes", seconds.div_ceil(60)),
-    };
+    }
+}
+
+fn with_remedy(failure: &str) -> String {
+    let remedy = if failure.contains(EXIT_STATUS) { IGNORE_FAILURE } else { "" };
+    [failure, remedy].join(if remedy.is_empty() { "" } else { "; " })
+}
+
+/// `run` says how long a run takes.
+fn too_long(
+    baseline: &str,
+    run: &str,
+    load: Option<Load>,
+    budget: Duration,
+    needed: Option<Duration>,
+) -> Verdict {
+    let load = load.map_or(String::new(), |load| format!(" ({load} makes it longer)"));
     let needed = match needed {
         Some(needed) => format!("--budget {}m would do", needed.as_secs().div_ceil(60)),
         None => format!("--budget has to be more than {LONGEST_RUN} times as long as a run"),
     };
     let within = minutes(budget);
     let why =
-        format!("a run takes too long for a test within {within}; a shorter workload or {needed}");
+        format!("{run}{load}, too long for a test within {within}; a shorter workload or {needed}");
     Verdict::undecided(baseline, &why)
 }
 
-fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
+fn notes(facts: &Facts, baseline: &Contender, load: Option<Load>, is_forced: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(load) = load {
+        notes.push(format!(
+            "Other work keeps this machine busy ({load}), so a run takes {:.3} s of wall time{}.",
+            Duration::from_nanos(facts.wall_ns).as_secs_f64(),
+            facts.delay()
+        ));
+    }
     if let Some(own) = &baseline.allocator.preload {
         notes.push(format!(
             "It links {}, so that is what others are compared with, and glibc is one of them.",

@@ -22,13 +22,15 @@ pub(super) struct Facts {
     pub(super) peak_bytes: u64,
     pub(super) held_bytes: u64,
     pub(super) wall_ns: u64,
+    /// How long the threads of that run waited for a CPU, if the kernel tells.
+    pub(super) cpu_delay_ns: Option<u64>,
     /// True if processes live on after the work, so that their idle memory is measured.
     pub(super) idles: bool,
 }
 
 impl Facts {
     pub(super) fn of(look: &FirstLook) -> Self {
-        let Probe { calls, cpu_ns, wall_ns, threads, peak_bytes, .. } = look.probe;
+        let Probe { calls, cpu_ns, wall_ns, delay_ns, threads, peak_bytes, .. } = look.probe;
         Self {
             cpus: affinity::allowed().len().max(1),
             nodes: nodes(),
@@ -40,6 +42,7 @@ impl Facts {
             peak_bytes,
             held_bytes: calls.held,
             wall_ns,
+            cpu_delay_ns: delay_ns,
             idles: look.idles,
         }
     }
@@ -47,6 +50,15 @@ impl Facts {
     /// Returns whether the memory never freed is at least 8 MiB and at least a quarter of the peak.
     pub(super) fn hold_much(&self) -> bool {
         self.held_bytes >= (8 << 20).max(self.peak_bytes / 4)
+    }
+
+    /// Words for the time in which it waited for a CPU, if that is a tenth of a run or more.
+    pub(super) fn delay(&self) -> String {
+        let delay = self.cpu_delay_ns.filter(|it| *it >= self.wall_ns / 10);
+        delay.map_or(String::new(), |delay| {
+            let seconds = Duration::from_nanos(delay).as_secs_f64();
+            format!(", of which it waited {seconds:.3} s for a CPU")
+        })
     }
 
     pub(super) fn threads_per_cpu(&self) -> f64 {

@@ -43,9 +43,18 @@ pub struct AdviceRequest {
     #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
     pub(super) budget: Duration,
     /// Judge a number that the program prints instead of its time: `higher:REGEX` or `lower:REGEX`
-    /// with one capture group, as for `quarry compare`.
-    #[arg(long, value_name = "REGEX")]
+    /// with one capture group, as for `quarry compare`, or the name of a measured figure (cpu, wall,
+    /// p99, ..) [default: cpu where no thread waits, else wall].
+    #[arg(long, value_name = "REGEX|NAME")]
     pub(super) metric: Vec<String>,
+    /// A file that each run writes, with a number in each line: its quantiles are figures, and p99
+    /// stands for the time.
+    #[arg(long, value_name = "FILE")]
+    pub(super) latencies: Option<PathBuf>,
+    /// How long processes that outlive the program must be idle before their memory counts as idle
+    /// [default: 2s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(super) idle_for: Option<Duration>,
     /// A run whose standard output differs from that of the first one has failed.
     #[arg(long)]
     pub(super) check_output: bool,
