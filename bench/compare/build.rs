@@ -1,5 +1,5 @@
-//! Compiles the two forms of the witness, the shared object that the command preloads into the
-//! programs that it compares (`witness/witness.rs`). The command carries both forms inside itself,
+//! Compiles the forms of the witness, the shared object that the command preloads into the
+//! programs that it compares (`witness/witness.rs`). The command carries all forms inside itself,
 //! because cargo cannot build a shared object as a dependency of a program.
 
 use std::env;
@@ -11,6 +11,9 @@ fn main() {
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     build(&Path::new(&out).join("libquarry-witness.so"), &[]);
     build(&Path::new(&out).join("libquarry-counter.so"), &["--cfg", "counting"]);
+    let recording = ["--cfg", "counting", "--cfg", "recording"];
+    build(&Path::new(&out).join("libquarry-recorder.so"), &recording);
+    build(&Path::new(&out).join("libquarry-ager.so"), &["--cfg", "ageing"]);
 }
 
 fn build(output: &Path, options: &[&str]) {
@@ -19,7 +22,7 @@ fn build(output: &Path, options: &[&str]) {
     rustc.args(["-Copt-level=2", "-Cpanic=abort", "-Cstrip=symbols"]);
     // The witness must stay mapped as long as any code may call it.
     rustc.args(["-Clink-arg=-Wl,-z,nodelete", "-Clink-arg=-Wl,-z,now"]);
-    rustc.args(["--check-cfg", "cfg(counting)"]).args(options);
+    rustc.args(["--check-cfg", "cfg(counting,recording,ageing)"]).args(options);
     rustc.arg("--target").arg(env::var_os("TARGET").expect("cargo sets TARGET"));
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
         rustc.arg(format!("-Clinker={}", linker.display()));

@@ -7,6 +7,7 @@ use super::metrics::judged;
 use super::raw::{EXIT_STATUS, IGNORE_FAILURE};
 use super::readable::{readable, too_short};
 use super::request::{Request, Work, line};
+use super::side_by_side;
 use super::weight::Weight;
 use anyhow::Result;
 use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
@@ -29,7 +30,7 @@ pub(super) struct Answer<'a> {
     shown_judgements: Judgements,
     /// For each workload, the result of the runs whose calls of malloc were counted, or the reason
     /// why it is missing.
-    looks: &'a [Result<FirstLook>],
+    looks: Vec<&'a Result<FirstLook>>,
     /// Remarks for the head, one line each.
     remarks: Vec<String>,
 }
@@ -41,12 +42,15 @@ impl fmt::Display for Answer<'_> {
         writeln!(f, "{}", self.head())?;
         self.remarks.iter().try_for_each(|remark| writeln!(f, "{remark}."))?;
         if self.run.rounds() == 0 {
-            writeln!(f, "{}\n", self.calls(&self.looks[0]))?;
+            writeln!(f, "{}\n", self.calls(self.looks[0]))?;
             writeln!(f, "No round was completed.")?;
             return self.notes().iter().try_for_each(|line| writeln!(f, "{line}"));
         }
         for (row, look) in self.looks.iter().enumerate() {
             self.write_workload(f, row, look)?;
+        }
+        if self.request.aged {
+            writeln!(f, "{}", side_by_side::text(&self.shown, &self.shown_judgements))?;
         }
         for variant in &meta.variants {
             if variant.copy_of.is_none() {
@@ -68,7 +72,7 @@ impl<'a> Answer<'a> {
         request: &'a Request,
         works: &'a [Work],
         run: &'a Run,
-        looks: &'a [Result<FirstLook>],
+        looks: Vec<&'a Result<FirstLook>>,
         remarks: Vec<String>,
     ) -> Self {
         let shown = readable(run);
@@ -120,7 +124,8 @@ impl<'a> Answer<'a> {
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
-        notes.extend(self.looks.iter().flatten().find_map(|look| look.probe.inside()));
+        let looks = || self.looks.iter().filter_map(|look| look.as_ref().ok());
+        notes.extend(looks().find_map(|look| look.probe.inside()));
         let failures = self.failures();
         if !self.request.ignore_failure && failures.iter().any(|it| it.contains(EXIT_STATUS)) {
             notes.push(IGNORE_FAILURE.to_owned());
@@ -307,7 +312,7 @@ impl<'a> Answer<'a> {
                 verdicts.extend(metrics.iter().filter_map(json));
             }
         }
-        let probes: Vec<Value> = self.looks.iter().map(probe_json).collect();
+        let probes: Vec<Value> = self.looks.iter().map(|look| probe_json(look)).collect();
         let parameters = |work: &Work| {
             let pairs = work.variant.parameters.iter();
             Value::Object(pairs.map(|(name, value)| (name.clone(), json!(value))).collect())
@@ -327,7 +332,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn verdict(judgement: &Judgement) -> String {
+pub(super) fn verdict(judgement: &Judgement) -> String {
     match judgement.outcome {
         Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
         Outcome::NoVerdict(_) => "-".to_owned(),

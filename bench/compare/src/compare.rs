@@ -13,7 +13,7 @@ use crate::launch::Program;
 use crate::load::Load;
 use crate::metrics::Wanted;
 use crate::reach::{self, NoVerdict};
-use crate::request::{Ending, Request, Work, line};
+use crate::request::{AGED, Ending, FRESH, HEAP, Request, Work, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::supervisor::IDLE;
 use crate::{export, raw};
@@ -84,13 +84,17 @@ pub fn compare(
     if let Some(ending) = refused {
         return Ok(ending);
     }
+    let looks = match request.aged {
+        true => with_aged(&mut works, &mut program, &looks)?,
+        false => looks.iter().collect(),
+    };
     let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
-    let waits = looks.iter().flatten().map(|look| look.probe.waits());
+    let waits = looks.iter().filter_map(|look| look.as_ref().ok()).map(|look| look.probe.waits());
     let (metrics, why) = program.wanted.decided(waits, idles)?;
     let run = experiment(request, &works, baseline, program, metrics);
     let run = run.of_program(&request.program.command, input.said.clone()).conduct()?;
     let remarks = [Some(why), empty.map(str::to_owned)].into_iter().flatten().collect();
-    let answer = Answer::new(request, &works, &run, &looks, remarks);
+    let answer = Answer::new(request, &works, &run, looks, remarks);
     write!(out, "{answer}")?;
     places.write(&answer)?;
     let mut ending = match interrupt.signal() {
@@ -102,6 +106,25 @@ pub fn compare(
         ending = fail_if(condition, &answer, ending, out)?;
     }
     Ok(ending)
+}
+
+/// Makes two workloads of each: one on a fresh heap, and one on an aged heap. Returns their looks.
+fn with_aged<'a>(
+    works: &mut Vec<Work>,
+    program: &mut SupervisedProgram,
+    looks: &'a [Result<FirstLook>],
+) -> Result<Vec<&'a Result<FirstLook>>> {
+    let (mut both, mut programs) = (Vec::new(), Vec::new());
+    for (at, work) in works.iter().enumerate() {
+        let fresh = program.programs[at].clone();
+        let aged = Program { plan: Some(program.plan(at)?), ..fresh.clone() };
+        for (value, one) in [(FRESH, fresh), (AGED, aged)] {
+            both.push(Work { variant: work.variant.marked(HEAP, value), ..work.clone() });
+            programs.push(one);
+        }
+    }
+    (*works, program.programs) = (both, programs);
+    Ok(looks.iter().flat_map(|look| [look, look]).collect())
 }
 
 /// Leaves out the workloads that no allocator can change. If none remains, prints why and returns

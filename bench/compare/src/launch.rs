@@ -1,5 +1,6 @@
 //! Starts samples of programs under a supervisor, with the witness and an allocator preloaded.
 
+use super::aged::{self, Aged};
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, SERVER_HINT, Served};
 use super::reach;
@@ -59,6 +60,8 @@ pub struct Program {
     pub prepare: Option<OsString>,
     /// How long processes must be idle before their memory counts as idle memory; `None`: 2 s.
     pub idle_for: Option<Duration>,
+    /// The plan by which the heap is aged before `main`; `None`: it is fresh.
+    pub plan: Option<PathBuf>,
     /// True if a sample counts with any exit status. A signal or the timeout still fails it.
     pub ignore_failure: bool,
 }
@@ -92,6 +95,8 @@ pub struct Launcher {
     /// Where to show what a sample waits for.
     progress: RefCell<Option<ProgressBar>>,
     has_hinted: Cell<bool>,
+    /// Number of plans so far.
+    plans: Cell<usize>,
 }
 
 impl Launcher {
@@ -113,6 +118,7 @@ impl Launcher {
             is_open: Cell::new(false),
             progress: RefCell::default(),
             has_hinted: Cell::new(false),
+            plans: Cell::new(0),
         })
     }
 
@@ -140,6 +146,7 @@ impl Launcher {
         set(self.scratch.path(), 0o711)?;
         set(&self.witnesses.witness, 0o644)?;
         set(&self.witnesses.counter, 0o644)?;
+        set(&self.witnesses.ager, 0o644)?;
         self.is_open.set(true);
         Ok(())
     }
@@ -167,6 +174,24 @@ impl Launcher {
         }
     }
 
+    /// Runs a program once on glibc, and makes a plan of the sizes and lifetimes of its blocks, for
+    /// [`Program::plan`].
+    ///
+    /// # Errors
+    /// If the run could not be made, the program failed, or it hardly allocates.
+    pub(super) fn plan(&self, program: &Program) -> Result<PathBuf> {
+        let glibc = Contender::from(allocators::glibc());
+        match self.sample(program, &glibc, &self.witnesses.recorder, false, None) {
+            Ok(_) => {}
+            Err(NoSample::Failed(failure)) => bail!("--aged: {failure}"),
+            Err(_) => bail!("interrupted"),
+        }
+        let number = self.plans.replace(self.plans.get() + 1);
+        let plan = self.scratch.path().join(format!("plan-{number}"));
+        aged::write_plan(&witness::histograms(&self.scratch.path().join("witness"))?, &plan)?;
+        Ok(plan)
+    }
+
     /// Takes a sample, and proves which object served it. With `with_statistics` Quarry also prints
     /// its statistics, which takes some time.
     ///
@@ -180,8 +205,14 @@ impl Launcher {
         clients: Option<&Clients>,
     ) -> Result<(Raw, String), NoSample> {
         let with_statistics = with_statistics && is_quarry(contender);
-        let witness = &self.witnesses.witness;
+        let witness = match program.plan {
+            Some(_) => &self.witnesses.ager,
+            None => &self.witnesses.witness,
+        };
         let raw = self.sample(program, contender, witness, with_statistics, clients)?;
+        if program.plan.is_some() && Aged::of(&raw.said).is_none() {
+            return Err("the heap was not aged: the recorded program did not run".into());
+        }
         let served_by = reach::served(contender, &raw.report, &raw.said, program.may_serve_itself)?;
         Ok((raw, served_by))
     }
@@ -245,6 +276,10 @@ impl Launcher {
         ];
         set.extend(program.variables.iter().map(|(key, value)| (key.into(), value.clone())));
         set.extend(contender.settings.iter().map(|(key, value)| (key.into(), value.into())));
+        if let Some(plan) = &program.plan {
+            let variable = witness::layout::AGE_VARIABLE.to_string_lossy();
+            set.push((variable.into_owned().into(), plan.clone().into()));
+        }
         let statistics = place("statistics");
         if with_statistics {
             // Every process appends to this file.

@@ -28,6 +28,8 @@
 //! supervised_program  takes, checks and measures one sample of the compared program
 //! launch              starts a sample of any program
 //! supervisor          the process that runs one sample and watches the processes it starts
+//! aged                plans by which the heap of a sample is aged, and what that cost
+//! side_by_side        fresh and aged heaps in one table
 //! tree                the processes of a sample
 //! witness             the records that these processes write
 //! reach               whether an allocator can make a difference; which object served a sample
@@ -36,6 +38,7 @@
 //! ```
 
 mod advise;
+mod aged;
 mod allocator_spec;
 pub mod allocators;
 mod answer;
@@ -62,6 +65,7 @@ mod raw;
 mod reach;
 mod readable;
 mod request;
+mod side_by_side;
 mod supervised_program;
 mod supervisor;
 mod tree;

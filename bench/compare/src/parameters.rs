@@ -91,6 +91,13 @@ impl CommandVariant {
         }
     }
 
+    /// The same command line, told from others by one more parameter.
+    pub(super) fn marked(&self, name: &str, value: &str) -> Self {
+        let mut marked = self.clone();
+        marked.parameters.push((name.to_owned(), value.to_owned()));
+        marked
+    }
+
     pub(super) fn name(&self, program: &str) -> String {
         let values = self.parameters.iter().map(|(name, value)| format!(" {name}={value}"));
         program.to_owned() + &values.collect::<String>()

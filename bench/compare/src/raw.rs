@@ -1,5 +1,6 @@
 //! A sample of a program before it is judged.
 
+use super::aged::Aged;
 use super::supervisor::{End, Report};
 use super::witness::ProcessRecord;
 use anyhow::Result;
@@ -81,26 +82,34 @@ impl Raw {
     /// only replies of a server are verified here.
     pub fn measurement(&self, served_by: &str) -> Measurement {
         let report = &self.report;
-        let cpu_ns = report.user_ns + report.sys_ns;
-        let measurement =
-            Measurement::of_window(1, report.wall_ns, report.wall_ns, cpu_ns, served_by);
+        let found = Aged::of(&self.said);
+        let aged = found.unwrap_or_default();
+        let wall_ns = report.wall_ns.saturating_sub(aged.wall_ns);
+        let user_ns = report.user_ns.saturating_sub(aged.user_ns);
+        let sys_ns = report.sys_ns.saturating_sub(aged.sys_ns);
+        let faults = report.minor_faults + report.major_faults;
+        let switches = report.voluntary_switches + report.involuntary_switches;
+        let own = |bytes: Option<u64>| bytes.map(|bytes| bytes.saturating_sub(aged.kept));
+        let measurement = Measurement::of_window(1, wall_ns, wall_ns, user_ns + sys_ns, served_by);
         let mut measurement = measurement.with(&[
-            ("user_ns", report.user_ns),
-            ("sys_ns", report.sys_ns),
-            ("page_faults", report.minor_faults + report.major_faults),
+            ("user_ns", user_ns),
+            ("sys_ns", sys_ns),
+            ("page_faults", faults.saturating_sub(aged.faults)),
             ("major_faults", report.major_faults),
-            ("switches", report.voluntary_switches + report.involuntary_switches),
-            ("involuntary_switches", report.involuntary_switches),
+            ("switches", switches.saturating_sub(aged.switches)),
+            ("involuntary_switches", report.involuntary_switches.saturating_sub(aged.involuntary)),
             ("programs", self.said.len() as u64),
             ("left_running", report.left_running as u64),
         ]);
         let peaks = self.said.iter().map(|one| one.peak_bytes).chain([report.peak_bytes]);
         let peak = peaks.max().filter(|peak| *peak > 0);
         let known = [
-            ("peak_bytes", peak),
+            ("peak_bytes", own(peak)),
             ("huge_bytes", report.huge_bytes),
-            ("idle_bytes", report.idle_bytes),
-            ("final_bytes", report.final_bytes),
+            ("idle_bytes", own(report.idle_bytes)),
+            ("final_bytes", own(report.final_bytes)),
+            ("ageing_ns", found.map(|it| it.wall_ns)),
+            ("ageing_kept_bytes", found.map(|it| it.kept)),
             ("cpu_delay_ns", self.delay_ns()),
             ("quarry_allocations", self.own_count.map(|it| it.0)),
             ("quarry_frees", self.own_count.map(|it| it.1)),

@@ -9,6 +9,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Name and values of the parameter that tells fresh heaps from aged ones.
+pub(super) const HEAP: &str = "heap";
+pub(super) const FRESH: &str = "fresh";
+pub(super) const AGED: &str = "aged";
+
 /// Find out which allocator is best for a program.
 ///
 /// Runs CMD on each allocator in turn, in blocks of shuffled order; every run is a fresh process.
@@ -82,6 +87,12 @@ pub struct Request {
     /// several -L every combination is compared.
     #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"])]
     pub(super) parameter_list: Vec<String>,
+    /// Also compare on aged heaps: before `main`, blocks of the program's own sizes and lifetimes,
+    /// recorded in a run of its own, are allocated and freed until the memory that remains is
+    /// stationary. The verdicts on fresh and on aged heaps stand side by side. What ageing costs is
+    /// not counted.
+    #[arg(long)]
+    pub(super) aged: bool,
     /// Fail with status 3 if the 95 % interval of an allocator's difference from the baseline lies
     /// beyond a bound: 'peak RSS > +5 %' or 'rate < -3 %'. Can be given several times. If nothing
     /// can be judged, or one of the --allocators is absent, the status is 1.
@@ -143,6 +154,9 @@ impl Request {
     /// # Errors
     /// A usage error: an invalid name or list, or a name that the command does not mention.
     pub fn variants(&self) -> Result<Vec<CommandVariant>> {
+        if self.aged && self.parameter_list.iter().step_by(2).any(|name| name == HEAP) {
+            bail!(Usage(format!("-L {HEAP}: --aged takes this name; accepted: another name")));
+        }
         scan(&self.parameter_list, &self.program.command, self.prepare.as_deref())
     }
 

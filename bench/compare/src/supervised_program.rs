@@ -63,6 +63,12 @@ impl SupervisedProgram {
         self.wanted.latencies.as_deref().map_or(Ok(()), latencies::forget)
     }
 
+    /// Records a workload's program, and returns the plan by which its heap can be aged.
+    pub(super) fn plan(&self, workload: usize) -> Result<PathBuf> {
+        self.forget_latencies()?;
+        self.launcher.plan(&self.programs[workload])
+    }
+
     /// See [`Launcher::as_it_is`].
     pub(super) fn as_it_is(&self, workload: usize) -> Result<Option<PathBuf>, NoSample> {
         self.launcher.as_it_is(&self.programs[workload])

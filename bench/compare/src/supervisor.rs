@@ -380,13 +380,16 @@ impl Watch {
     fn look(&mut self) -> bool {
         let began = Instant::now();
         let living = self.tree.look();
-        let resident = living.iter().map(|process| process.resident).sum();
-        let ms = began.duration_since(self.start).as_secs_f64() * 1e3;
-        self.report.timeline.readings.push(Reading { ms, resident, charged: 0 });
-        let largest = living.iter().map(|process| process.peak).max().unwrap_or(0);
-        self.report.peak_bytes = self.report.peak_bytes.max(resident).max(largest);
-        if !living.is_empty() {
-            let huge = living.iter().map(|process| process.huge).sum();
+        let own = || living.iter().filter(|process| !process.is_ageing);
+        let resident = own().map(|process| process.resident).sum();
+        if own().next().is_some() || living.is_empty() {
+            let ms = began.duration_since(self.start).as_secs_f64() * 1e3;
+            self.report.timeline.readings.push(Reading { ms, resident, charged: 0 });
+            let largest = own().map(|process| process.peak).max().unwrap_or(0);
+            self.report.peak_bytes = self.report.peak_bytes.max(resident).max(largest);
+        }
+        if own().next().is_some() {
+            let huge = own().map(|process| process.huge).sum();
             self.report.huge_bytes = self.report.huge_bytes.max(Some(huge));
         }
         self.activity.note(began, living.iter().map(|process| process.cpu_ticks).sum());

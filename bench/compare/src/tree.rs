@@ -1,5 +1,6 @@
 //! The processes of a sample, from `/proc`.
 
+use super::witness;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::ProcError;
@@ -19,6 +20,8 @@ pub(super) struct Process {
     pub(super) peak: u64,
     /// Bytes in huge pages, as last counted (see [`Huge::is_due`]).
     pub(super) huge: u64,
+    /// True while its heap is aged: what it holds then, before its `main`, is not the program's.
+    pub(super) is_ageing: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +97,8 @@ impl Tree {
             let divided = self.proportional.then(|| proc::proportional(pid as u32)).flatten();
             let huge = self.count_huge(pid, resident);
             let resident = divided.unwrap_or(resident);
-            living.push(Process { pid, cpu_ticks, resident, peak, huge });
+            let is_ageing = stat.comm == witness::ageing();
+            living.push(Process { pid, cpu_ticks, resident, peak, huge, is_ageing });
             let seen = self.seen.entry(pid).or_default();
             seen.cpu_ticks = seen.cpu_ticks.max(cpu_ticks);
             seen.threads = seen.threads.max(stat.num_threads.max(0) as u64);

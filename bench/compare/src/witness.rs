@@ -4,11 +4,15 @@ use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+#[expect(dead_code, reason = "only the witness uses some fields")]
 #[path = "../witness/layout.rs"]
-mod layout;
+pub(super) mod layout;
 
 /// The shared object that records which object serves a process.
 const WITNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-witness.so"));
+/// Those that count the sizes and lifetimes of blocks, and that age the heap.
+const RECORDER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-recorder.so"));
+const AGER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-ager.so"));
 const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-counter.so"));
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub(super) struct ProcessRecord {
     /// How long the main thread waited for a CPU; 0 if the process did not exit by itself.
     pub(super) delay_ns: u64,
     pub(super) calls: Calls,
+    /// See [`layout::AGED`].
+    pub(super) aged: [u64; layout::AGED_FIELDS],
 }
 
 /// Calls of malloc and related functions.
@@ -56,6 +62,8 @@ impl std::ops::AddAssign for Calls {
 pub(super) struct Witnesses {
     pub(super) witness: PathBuf,
     pub(super) counter: PathBuf,
+    pub(super) recorder: PathBuf,
+    pub(super) ager: PathBuf,
 }
 
 impl Witnesses {
@@ -67,6 +75,8 @@ impl Witnesses {
         Ok(Self {
             witness: write("libquarry-witness.so", WITNESS)?,
             counter: write("libquarry-counter.so", COUNTER)?,
+            recorder: write("libquarry-recorder.so", RECORDER)?,
+            ager: write("libquarry-ager.so", AGER)?,
         })
     }
 }
@@ -79,6 +89,24 @@ pub(super) fn variable() -> &'static str {
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     Ok(file.set_len(layout::FILE_BYTES as u64)?)
+}
+
+/// The files that a recorder has written beside that of the records: `FILE.PID`.
+pub(super) fn histograms(path: &Path) -> Result<Vec<PathBuf>> {
+    let folder = path.parent().context("a file is in a folder")?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let file = entry?.path();
+        if file.file_stem() == path.file_name() && file.extension().is_some() {
+            found.push(file);
+        }
+    }
+    Ok(found)
+}
+
+/// The name of a process while its heap is aged.
+pub(super) fn ageing() -> &'static str {
+    layout::AGEING.to_str().expect("the name is ASCII")
 }
 
 /// Reads the records in the order in which programs were executed.
@@ -104,6 +132,7 @@ fn record(slot: &[u8]) -> Option<ProcessRecord> {
         peak_bytes: number64(slot, layout::PEAK_KIB) * 1024,
         delay_ns: number64(slot, layout::DELAY_NS),
         calls: calls(slot),
+        aged: std::array::from_fn(|field| number64(slot, layout::AGED + 8 * field)),
     })
 }
 

@@ -113,8 +113,23 @@ fn add(field: usize, amount: u64) {
 /// Adds the bytes of a block, which may be null, to those held, and returns the block.
 fn held(block: *mut c_void) -> *mut c_void {
     // SAFETY: null, or a block of glibc's.
-    add(layout::HELD, unsafe { bytes_of(block) });
+    let bytes = unsafe { bytes_of(block) };
+    add(layout::HELD, bytes);
+    #[cfg(recording)]
+    crate::recording::born(block, bytes);
     block
+}
+
+/// Takes the bytes of a block, which may be null, from those held.
+///
+/// # Safety
+/// `block` is null, or a block of glibc's.
+unsafe fn let_go(block: *mut c_void) {
+    // SAFETY: the promise of the caller.
+    let bytes = unsafe { bytes_of(block) };
+    add(layout::HELD, bytes.wrapping_neg());
+    #[cfg(recording)]
+    crate::recording::died(block, bytes);
 }
 
 /// The bytes of a block and its header. The word in front of the block has them, with flags in its
@@ -147,11 +162,12 @@ extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: a caller of realloc passes null, or a block of glibc's that is in use.
-    let before = unsafe { bytes_of(block) };
+    unsafe { let_go(block) };
     // SAFETY: as above.
     let new = counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) });
-    if !new.is_null() || size == 0 {
-        add(layout::HELD, before.wrapping_neg());
+    if new.is_null() && size != 0 {
+        // Nothing has changed.
+        held(block);
     }
     held(new)
 }
@@ -159,7 +175,7 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: a caller of free passes null, or a block of glibc's that is in use.
-    add(layout::HELD, unsafe { bytes_of(block) }.wrapping_neg());
+    unsafe { let_go(block) };
     // SAFETY: as above.
     counted(layout::FREES, 0, || unsafe { __libc_free(block) });
 }

@@ -33,6 +33,12 @@ pub(crate) const MALLOC: usize = EXECUTABLE + PATH_BYTES;
 /// NUL-terminated path of the object in which the loader finds `malloc` if it leaves the executable
 /// out.
 pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
+/// Native u64, [`AGED_FIELDS`] of them, of a process whose heap was aged, else 0: the bytes of
+/// blocks that stay in use; when ageing began and ended, on the monotonic clock; and its user time,
+/// system time, page faults, context switches, and how many of these were involuntary. Times are in
+/// ns.
+pub(crate) const AGED: usize = NEXT_MALLOC + PATH_BYTES;
+pub(crate) const AGED_FIELDS: usize = 8;
 /// Bytes of a path with its NUL; longer ones are cut.
 pub(crate) const PATH_BYTES: usize = 640;
 
@@ -57,5 +63,50 @@ pub(crate) const COMPLETE: u32 = 1;
 /// CPython is in the process.
 pub(crate) const HAS_PYTHON: u32 = 2;
 
-const _: () = assert!(NEXT_MALLOC + PATH_BYTES <= COUNTERS);
+const _: () = assert!(AGED + 8 * AGED_FIELDS <= COUNTERS);
 const _: () = assert!(COUNTERS + STRIPES * STRIPE_BYTES <= SLOT_BYTES);
+
+/// Variable that names the plan by which the heap is aged.
+pub(crate) const AGE_VARIABLE: &core::ffi::CStr = c"QUARRYLAB_AGE";
+/// The name of a process while its heap is aged.
+pub(crate) const AGEING: &core::ffi::CStr = c"quarry-ageing";
+/// A plan: the path of the executable that it is for, the bytes of a burst as a native u64, and
+/// pairs of a size and a lifetime as native u64, from which ageing draws at random.
+pub(crate) const PLAN_BYTES: usize = PATH_BYTES + 8 + 16 * DRAWS;
+pub(crate) const DRAWS: usize = 1 << 16;
+
+/// A histogram: the path of the executable, then native u64 at the indices below.
+pub(crate) const HISTOGRAM_BYTES: usize = 8 * (DIED + SIZES * AGES);
+/// Bytes that the process has asked for.
+pub(crate) const CLOCK: usize = PATH_BYTES / 8;
+/// Bytes in use, and their peak.
+pub(crate) const LIVE: usize = CLOCK + 1;
+pub(crate) const PEAK: usize = CLOCK + 2;
+/// Blocks in use that are followed to their end.
+pub(crate) const FOLLOWED: usize = CLOCK + 3;
+/// Blocks that were allocated, by class of size.
+pub(crate) const BORN: usize = CLOCK + 4;
+/// Blocks that were freed, by class of size, then of lifetime.
+pub(crate) const DIED: usize = BORN + SIZES;
+/// Classes of size: eight for each power of two from 16 bytes on, header of glibc included.
+pub(crate) const SIZES: usize = 8 * 23;
+/// Classes of lifetime: one for each power of two of the bytes that are asked for meanwhile.
+pub(crate) const AGES: usize = 64;
+
+/// The class of a block with its header of glibc, which has 8 bytes.
+pub(crate) fn size_class(bytes: u64) -> usize {
+    let power = bytes.max(16).ilog2();
+    let class = (power as usize - 4) * 8 + (bytes.max(16) >> (power - 3) & 7) as usize;
+    class.min(SIZES - 1)
+}
+
+/// The request of a block of a class, at a share of the way from its least to its largest.
+pub(crate) fn size_in(class: usize, within: f64) -> u64 {
+    let (power, step) = (class / 8 + 4, (class % 8) as u64);
+    let (low, width) = ((8 + step) << (power - 3), 1 << (power - 3));
+    low + (within * f64::from(width as u32)) as u64 - 8
+}
+
+pub(crate) fn age_class(bytes: u64) -> usize {
+    bytes.max(1).ilog2() as usize
+}

@@ -6,14 +6,21 @@
 //! With `cfg(counting)` it also exports malloc and related functions, which call glibc's and count
 //! calls, bytes and time. Counting slows a program down, so it is used only before the comparison.
 //!
+//! With `cfg(recording)` it also counts the sizes and lifetimes of blocks, and with `cfg(ageing)` it
+//! ages the heap before the program's `main`.
+//!
 //! The build script of `quarry-compare` compiles this file. It uses nothing but the C library and
 //! never allocates.
 #![no_std]
 
+#[cfg(ageing)]
+mod ageing;
 #[cfg(counting)]
 mod counting;
-#[cfg_attr(not(counting), expect(dead_code, reason = "only the counter writes counters"))]
+#[expect(dead_code, reason = "no form of the witness writes all fields")]
 mod layout;
+#[cfg(recording)]
+mod recording;
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::ptr;
@@ -81,6 +88,14 @@ extern "C" fn start() {
         let flags = layout::COMPLETE | if has_python { layout::HAS_PYTHON } else { 0 };
         #[cfg(counting)]
         counting::start(slot);
+        #[cfg(recording)]
+        recording::start(
+            getenv(layout::VARIABLE.as_ptr()),
+            slot.add(layout::EXECUTABLE).cast(),
+            getpid() as u32,
+        );
+        #[cfg(ageing)]
+        ageing::start(slot);
         AtomicU32::from_ptr(slot.add(layout::FLAGS).cast()).store(flags, Ordering::Release);
         SLOT.store(slot, Ordering::Release);
     }

@@ -1,6 +1,8 @@
 //! `quarry advise`: the answer, and the evidence for it.
 
+use crate::aged;
 use crate::compare::{ALLOCATES, LITTLE, allocator_that_spins, json, shared_object};
+use crate::fields::expect_page;
 use crate::support::{Workshop, quarry, real_library};
 use assert_cmd::Command;
 use predicates::prelude::*;
@@ -65,6 +67,7 @@ fn a_planted_good_allocator_is_to_be_used_and_its_evidence_is_there() {
     let looked = advice["first_look"]["candidates"].as_array().unwrap();
     assert_eq!(looked.len(), 2, "{}", advice["first_look"]);
     assert!(advice["spent_s"].as_f64().unwrap() < 300.0);
+    expect_page(&advice, "advise.md", "quarry-advice/1");
 }
 
 #[test]
@@ -203,4 +206,24 @@ fn bad_requests_say_what_is_accepted() {
     refused(&["--goal=speed"], 2, ": accepted: either, time, memory");
     refused(&["--json=/no/such/folder/x"], 2, "--json /no/such/folder/x: No such file");
     advise(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
+}
+
+#[test]
+fn advice_is_for_aged_heaps_and_says_what_fresh_ones_would_have_told() {
+    let shop = Workshop::new();
+    let program = shop.compile("keeps", aged::KEEPS, &["-O1"]);
+    let tired = shared_object(&shop, "tired", aged::BEST_FIT);
+    let file = shop.path("advice.json");
+    let mut command = quarry();
+    command.args(["advise", "--seed=7", "--aged", "--budget=4m", "--goal=time", "--metric=cpu"]);
+    command.arg(format!("--allocators={tired}")).arg("--json").arg(&file).arg("--").arg(&program);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    let [first, second] = [lines.next().unwrap(), lines.next().unwrap()];
+    assert!(first.starts_with("on an aged heap: keep glibc: tired is no better: "), "{text}");
+    assert!(second.starts_with("on a fresh heap: "), "{text}");
+    let advice = json(&file);
+    assert_eq!(advice["answer"], "keep");
+    assert_eq!(advice["fresh"]["schema"], "quarry-advice/1");
 }

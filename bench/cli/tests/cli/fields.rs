@@ -1,7 +1,7 @@
 //! The tables of `docs` that list the fields of JSON files name all fields that are written.
 
 use crate::compare::{ALLOCATES, LITTLE, allocator_that_spins, compare, json, shared_object};
-use crate::support::{Workshop, quarry};
+use crate::support::Workshop;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -53,7 +53,8 @@ fn expect_documented(
     }
 }
 
-fn expect_page(value: &Value, page: &str, schema: &str) {
+/// Checks that a page names every field of a file, and that the file has every object of the page.
+pub(crate) fn expect_page(value: &Value, page: &str, schema: &str) {
     assert_eq!(value["schema"], schema);
     let fields = documented(page);
     let mut seen = BTreeSet::new();
@@ -76,8 +77,4 @@ fn each_field_of_json_has_its_place_on_the_page() {
         .assert()
         .success();
     expect_page(&json(&file), "compare.md", "quarry-compare/1");
-    let mut command = quarry();
-    command.args(["advise", "--budget=20s", &format!("--allocators={slow}"), "--json"]).arg(&file);
-    command.arg("--").arg(&program).output().unwrap();
-    expect_page(&json(&file), "advise.md", "quarry-advice/1");
 }

@@ -1,6 +1,7 @@
 //! The command as a user meets it.
 
 mod advise;
+mod aged;
 mod compare;
 mod deciding;
 mod fields;

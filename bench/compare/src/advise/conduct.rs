@@ -51,7 +51,6 @@ pub fn advise(
     built_in: &BuiltIn<'_>,
     out: &mut dyn Write,
 ) -> Result<AdviceEnding> {
-    let began = Instant::now();
     let wanted = Wanted::parse(&request.metric, request.latencies.clone())?;
     if wanted.figures.first().is_some_and(|figure| figure.direction == Direction::None) {
         bail!(Usage(format!(
@@ -59,24 +58,35 @@ pub fn advise(
             request.metric[0]
         )));
     }
-    let candidates = Candidates::named(&request.allocators, built_in)?;
+    let candidates = || Candidates::named(&request.allocators, built_in);
+    candidates()?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
     let html =
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
-    let command = line(&work.variant.command);
-    let mut telling = Telling { command, candidates, ..Telling::default() };
-    match conduct(request, work, built_in, wanted, began, &mut telling)? {
-        Ok(verdict) => telling.verdict = verdict,
-        Err(signal) => {
-            writeln!(out, "interrupted before there was an answer")?;
-            return Ok(AdviceEnding::Interrupted(signal));
+    let heaps: &[bool] = if request.aged { &[false, true] } else { &[false] };
+    let mut tellings = Vec::new();
+    for &is_aged in heaps {
+        let began = Instant::now();
+        let budget = request.budget / heaps.len() as u32;
+        let command = line(&work.variant.command);
+        let mut telling = Telling { command, candidates: candidates()?, ..Telling::default() };
+        let one = Conduct { request, work, built_in, budget, is_aged, began };
+        match one.conduct(wanted.clone(), &mut telling)? {
+            Ok(verdict) => telling.verdict = verdict,
+            Err(signal) => {
+                writeln!(out, "interrupted before there was an answer")?;
+                return Ok(AdviceEnding::Interrupted(signal));
+            }
         }
+        telling.spent = began.elapsed();
+        tellings.push(telling);
     }
-    telling.spent = began.elapsed();
-    write!(out, "{telling}")?;
+    let fresh = if request.aged { Some(tellings.remove(0)) } else { None };
+    let telling = tellings.remove(0);
+    telling.write(fresh.as_ref(), out)?;
     if let Some(json) = json {
-        json.write(serde_json::to_string(&telling.as_json())?.as_bytes())?;
+        json.write(serde_json::to_string(&telling.as_json(fresh.as_ref()))?.as_bytes())?;
     }
     if let Some(html) = html {
         html.write(telling.page()?.as_bytes())?;
@@ -90,140 +100,159 @@ pub fn advise(
 /// A verdict, or the signal that interrupted the search.
 type Searched = Result<Result<Verdict, u32>>;
 
-fn conduct(
-    request: &AdviceRequest,
-    work: &Work,
-    built_in: &BuiltIn<'_>,
-    wanted: Wanted,
+/// A search for the allocator of one program, on fresh or on aged heaps.
+#[derive(Clone, Copy)]
+struct Conduct<'a> {
+    request: &'a AdviceRequest,
+    work: &'a Work,
+    built_in: &'a BuiltIn<'a>,
+    /// The time that the search has from `began` on.
+    budget: Duration,
     began: Instant,
-    telling: &mut Telling,
-) -> Searched {
-    let glibc = Contender::from(allocators::glibc());
-    let library = glibc.allocator.file()?;
-    if let Some(why) = reach::before_it_runs(&work.interpreter, &library) {
-        return Ok(Ok(out_of_reach(WHAT_IT_HAS, &why)));
-    }
-    let input = Input::find(request.input.as_deref())?;
-    let interrupt = Rc::new(Interrupt::listen()?);
-    let timeout = (request.budget / LONGEST_RUN).max(PATIENCE);
-    check_idle_for(request.idle_for, "a tenth of --budget", timeout)?;
-    let load = Load::now().filter(Load::is_high);
-    let program = Program {
-        idle_for: request.idle_for,
-        ..Program::of(work, input.path.clone(), timeout, request.ignore_failure)
-    };
-    let checks = request.check_output;
-    let mut program =
-        SupervisedProgram::new(vec![program], vec![glibc.clone()], wanted, checks, &interrupt)?;
-    let looked = Instant::now();
-    let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
-    if let Some(signal) = interrupt.signal() {
-        return Ok(Err(signal));
-    }
-    let look = match look {
-        Ok(look) => look,
-        Err(_) if looked.elapsed() >= program.programs[0].timeout => {
-            let run = format!("a run is not done after {}", minutes(looked.elapsed()));
-            return Ok(Ok(too_long(WHAT_IT_HAS, &run, load, request.budget, None)));
-        }
-        Err(error) if concerns_every_run(&error) => return Err(error),
-        Err(error) => bail!("it fails on glibc: {}", with_remedy(&format!("{error:#}"))),
-    };
-    let now = Instant::now();
-    let own = match program.as_it_is(0) {
-        Ok(own) => own,
-        Err(NoSample::Failed(failure)) => bail!("it fails: {}", with_remedy(&failure)),
-        Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
-    };
-    let cost = now.elapsed();
-    program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
-    telling.baseline = program.contenders[0].name().to_owned();
-    let facts = Facts::of(&look);
-    telling.facts = Some(facts.clone());
-    if input.is_empty {
-        telling.notes.push(format!("{EMPTY_INPUT}."));
-    }
-    if let Some(why) = look.no_verdict(&library, request.force) {
-        let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
-        return Ok(Ok(out_of_reach(baseline, &why)));
-    }
-    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
-    telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
-    telling.notes.extend(notes(&facts, &program.contenders[0], load, request.force));
-    telling.notes.extend(look.probe.inside());
-    telling.notes.extend(leaks(&mut program, built_in, facts.hold_much()));
-    let left = request.budget.saturating_sub(began.elapsed());
-    let there = telling.candidates.there.len() as u32;
-    if there == 0 {
-        let why = "no other allocator is installed here";
-        return Ok(Ok(Verdict::undecided(&telling.baseline, why)));
-    }
-    match plan(there, cost, left) {
-        Err(needed) => {
-            let run = format!("a run takes {}{}", minutes(cost), facts.delay());
-            Ok(Ok(too_long(&telling.baseline, &run, load, request.budget, Some(needed))))
-        }
-        Ok(plan) => {
-            telling.plan = Some(plan);
-            test(request, plan, program, &look, began, &interrupt, telling)
-        }
-    }
+    is_aged: bool,
 }
 
-fn test(
-    request: &AdviceRequest,
-    plan: Plan,
-    mut program: SupervisedProgram,
-    look: &FirstLook,
-    began: Instant,
-    interrupt: &Interrupt,
-    telling: &mut Telling,
-) -> Searched {
-    let (metrics, why) = program.wanted.decided([look.probe.waits()].into_iter(), look.idles)?;
-    telling.notes.push(format!("{why}."));
-    let primary = metrics.iter().find(|it| it.primary).map(|it| it.name.clone());
-    let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
-    telling.metrics = [primary, memory].map(Option::unwrap_or_default);
-    let there = &telling.candidates.there;
-    program.contenders.extend(there.iter().map(|it| it.contender.clone()));
-    let baseline = program.contenders[0].variant.clone();
-    let variant = |it: &Candidate| -> Variant { it.contender.variant.clone() };
-    let search = Search {
-        baseline,
-        candidates: there.iter().map(variant).collect(),
-        metrics: &metrics,
-        goal: request.goal,
-        plan,
-        deadline: request.budget,
-        seed: request.seed,
-        samples: Rc::new(RealProgram {
-            limit: program.programs[0].timeout,
-            program: RefCell::new(program),
-            began,
-            deadline: request.budget,
-        }),
-    };
-    let outcome = search.conduct()?;
-    if let Some(signal) = interrupt.signal() {
-        return Ok(Err(signal));
+impl Conduct<'_> {
+    fn conduct(&self, wanted: Wanted, telling: &mut Telling) -> Searched {
+        let Conduct { request, work, built_in, budget, began, is_aged } = *self;
+        let glibc = Contender::from(allocators::glibc());
+        let library = glibc.allocator.file()?;
+        if let Some(why) = reach::before_it_runs(&work.interpreter, &library) {
+            return Ok(Ok(out_of_reach(WHAT_IT_HAS, &why)));
+        }
+        let input = Input::find(request.input.as_deref())?;
+        let interrupt = Rc::new(Interrupt::listen()?);
+        let timeout = (budget / LONGEST_RUN).max(PATIENCE);
+        check_idle_for(request.idle_for, "a tenth of --budget", timeout)?;
+        let load = Load::now().filter(Load::is_high);
+        let program = Program {
+            idle_for: request.idle_for,
+            ..Program::of(work, input.path.clone(), timeout, request.ignore_failure)
+        };
+        let checks = request.check_output;
+        let mut program =
+            SupervisedProgram::new(vec![program], vec![glibc.clone()], wanted, checks, &interrupt)?;
+        let looked = Instant::now();
+        let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
+        if let Some(signal) = interrupt.signal() {
+            return Ok(Err(signal));
+        }
+        let look = match look {
+            Ok(look) => look,
+            Err(_) if looked.elapsed() >= program.programs[0].timeout => {
+                let run = format!("a run is not done after {}", minutes(looked.elapsed()));
+                return Ok(Ok(too_long(WHAT_IT_HAS, &run, load, budget, None)));
+            }
+            Err(error) if concerns_every_run(&error) => return Err(error),
+            Err(error) => bail!("it fails on glibc: {}", with_remedy(&format!("{error:#}"))),
+        };
+        let now = Instant::now();
+        let own = match program.as_it_is(0) {
+            Ok(own) => own,
+            Err(NoSample::Failed(failure)) => bail!("it fails: {}", with_remedy(&failure)),
+            Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
+        };
+        let cost = now.elapsed();
+        program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
+        telling.baseline = program.contenders[0].name().to_owned();
+        let facts = Facts::of(&look);
+        telling.facts = Some(facts.clone());
+        if input.is_empty {
+            telling.notes.push(format!("{EMPTY_INPUT}."));
+        }
+        if let Some(why) = look.no_verdict(&library, request.force) {
+            let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
+            return Ok(Ok(out_of_reach(baseline, &why)));
+        }
+        let mut cost = cost;
+        if is_aged {
+            program.programs[0].plan = Some(program.plan(0)?);
+            let now = Instant::now();
+            match program.sample(SampleKey { round: 1, workload: 0, tasks: 1, variant: 0 }) {
+                Err(NoSample::Failed(failure)) => bail!("it fails on an aged heap: {failure}"),
+                Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
+                Ok(_) => cost = now.elapsed(),
+            }
+        }
+        program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
+        telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
+        telling.notes.extend(notes(&facts, &program.contenders[0], load, request.force));
+        telling.notes.extend(look.probe.inside());
+        telling.notes.extend(leaks(&mut program, built_in, facts.hold_much()));
+        let left = budget.saturating_sub(began.elapsed());
+        let there = telling.candidates.there.len() as u32;
+        if there == 0 {
+            let why = "no other allocator is installed here";
+            return Ok(Ok(Verdict::undecided(&telling.baseline, why)));
+        }
+        match plan(there, cost, left) {
+            Err(needed) => {
+                let run = format!("a run takes {}{}", minutes(cost), facts.delay());
+                Ok(Ok(too_long(&telling.baseline, &run, load, budget, Some(needed))))
+            }
+            Ok(plan) => {
+                telling.plan = Some(plan);
+                self.test(plan, program, &look, &interrupt, telling)
+            }
+        }
     }
-    let verdict = match (&outcome.test, &outcome.first.baseline_failure) {
-        (Some((candidate, run)), _) => {
-            let name = there[*candidate].contender.name();
-            verdict(run, name, plan.candidates as usize, request.goal)
+
+    fn test(
+        &self,
+        plan: Plan,
+        mut program: SupervisedProgram,
+        look: &FirstLook,
+        interrupt: &Interrupt,
+        telling: &mut Telling,
+    ) -> Searched {
+        let Conduct { request, budget, began, .. } = *self;
+        let (metrics, why) =
+            program.wanted.decided([look.probe.waits()].into_iter(), look.idles)?;
+        telling.notes.push(format!("{why}."));
+        let primary = metrics.iter().find(|it| it.primary).map(|it| it.name.clone());
+        let memory = closing::memory_of(&metrics).map(|it| it.name.clone());
+        telling.metrics = [primary, memory].map(Option::unwrap_or_default);
+        let there = &telling.candidates.there;
+        program.contenders.extend(there.iter().map(|it| it.contender.clone()));
+        let baseline = program.contenders[0].variant.clone();
+        let variant = |it: &Candidate| -> Variant { it.contender.variant.clone() };
+        let search = Search {
+            baseline,
+            candidates: there.iter().map(variant).collect(),
+            metrics: &metrics,
+            goal: request.goal,
+            plan,
+            deadline: budget,
+            seed: request.seed,
+            samples: Rc::new(RealProgram {
+                limit: program.programs[0].timeout,
+                program: RefCell::new(program),
+                began,
+                deadline: budget,
+            }),
+        };
+        let outcome = search.conduct()?;
+        if let Some(signal) = interrupt.signal() {
+            return Ok(Err(signal));
         }
-        (None, Some(why)) => {
-            Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
-        }
-        (None, None) => {
-            let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
-            let why = first.unwrap_or("no round was completed");
-            let why = format!("every candidate failed, such as by: {why}");
-            Verdict::undecided(&telling.baseline, &why)
-        }
-    };
-    telling.outcome = Some(outcome);
-    Ok(Ok(verdict))
+        let verdict = match (&outcome.test, &outcome.first.baseline_failure) {
+            (Some((candidate, run)), _) => {
+                let name = there[*candidate].contender.name();
+                verdict(run, name, plan.candidates as usize, request.goal)
+            }
+            (None, Some(why)) => {
+                Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
+            }
+            (None, None) => {
+                let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
+                let why = first.unwrap_or("no round was completed");
+                let why = format!("every candidate failed, such as by: {why}");
+                Verdict::undecided(&telling.baseline, &why)
+            }
+        };
+        telling.outcome = Some(outcome);
+        Ok(Ok(verdict))
+    }
 }
 
 /// Returns a line for each call site of memory that the program never frees, from one run on Quarry

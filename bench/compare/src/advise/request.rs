@@ -67,6 +67,10 @@ pub struct AdviceRequest {
     /// File that every run reads, from its beginning [default: standard input].
     #[arg(long, value_name = "FILE")]
     pub(super) input: Option<PathBuf>,
+    /// Advise for aged heaps, as `quarry compare --aged` makes them. The first half of the time goes
+    /// into advice for fresh heaps, which stands beside.
+    #[arg(long)]
+    pub(super) aged: bool,
     /// Measure even if an allocator has hardly any influence on the program.
     #[arg(long)]
     pub(super) force: bool,

@@ -15,6 +15,7 @@ use quarry_harness::results::{Metric, Run};
 use quarry_harness::table::{self, Table};
 use serde_json::{Value, json};
 use std::fmt;
+use std::io::{self, Write};
 use std::time::Duration;
 
 const SCHEMA: &str = "quarry-advice/1";
@@ -56,6 +57,14 @@ impl fmt::Display for Telling {
 }
 
 impl Telling {
+    /// Prints everything; the advice for an aged heap has that for a fresh one beside it.
+    pub(super) fn write(&self, fresh: Option<&Self>, out: &mut dyn Write) -> io::Result<()> {
+        let Some(fresh) = fresh else { return write!(out, "{self}") };
+        let sentences = [&self.verdict.sentence, &fresh.verdict.sentence];
+        writeln!(out, "on an aged heap: {}\non a fresh heap: {}", sentences[0], sentences[1])?;
+        write!(out, "\n## On an aged heap\n\n{self}\n## On a fresh heap\n\n{fresh}")
+    }
+
     fn test(&self) -> Option<&(usize, Run)> {
         self.outcome.as_ref()?.test.as_ref()
     }
@@ -158,7 +167,8 @@ impl Telling {
         report::page(vec![("The test".to_owned(), run)], Some(sentence))
     }
 
-    pub(super) fn as_json(&self) -> Value {
+    /// The answer as JSON; that of an aged heap holds that of a fresh one.
+    pub(super) fn as_json(&self, fresh: Option<&Self>) -> Value {
         let seen = |looked: &Looked| {
             let of = |seen: &StageResult| {
                 json!({
@@ -211,6 +221,7 @@ impl Telling {
             "evidence": evidence,
             "deploy": self.deploy().map(|(_, lines)| lines),
             "spent_s": self.spent.as_secs_f64(),
+            "fresh": fresh.map(|it| it.as_json(None)),
         })
     }
 }
