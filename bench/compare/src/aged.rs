@@ -96,7 +96,7 @@ impl Histogram {
                 let Some(next) = cells.next() else { break };
                 (cell, passed) = (next, passed + next.2);
             }
-            // Numbers that fill the unit interval evenly (of the golden ratio, and of the root of 2).
+            // Multiples of the golden ratio and of the root of 2 fill the unit interval evenly.
             let [within, later] = [0.618_034, 0.414_214].map(|it| (index as f64 * it).fract());
             let lifetime = cell.1.map_or(u64::MAX, |age| ((age as f64) + later).exp2() as u64);
             draws.push((layout::size_in(cell.0, within), lifetime));
@@ -125,7 +125,7 @@ pub(super) fn write_plan(files: &[PathBuf], plan: &Path) -> Result<()> {
     fs::write(plan, bytes).with_context(|| plan.display().to_string())
 }
 
-/// What ageing cost the processes of a sample.
+/// The cost of ageing in the processes of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Aged {
     /// Bytes of blocks that stay in use; of several processes, those of the one with most.

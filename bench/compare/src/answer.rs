@@ -2,7 +2,7 @@
 
 use super::closing;
 use super::first_look::FirstLook;
-use super::judgement::Judgements;
+use super::judgement::{Judgements, verdict};
 use super::metrics::judged;
 use super::raw::{EXIT_STATUS, IGNORE_FAILURE};
 use super::readable::{readable, too_short};
@@ -10,7 +10,7 @@ use super::request::{Request, Work, line};
 use super::side_by_side;
 use super::weight::Weight;
 use anyhow::Result;
-use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
+use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::report;
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Workload};
 use quarry_harness::table::{self, Table};
@@ -329,15 +329,6 @@ impl<'a> Answer<'a> {
             "failures": self.run.failures(),
             "samples": self.run.samples,
         })
-    }
-}
-
-pub(super) fn verdict(judgement: &Judgement) -> String {
-    match judgement.outcome {
-        Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
-        Outcome::NoVerdict(_) => "-".to_owned(),
-        _ if judgement.is_copy => judgement.change_text(),
-        outcome => format!("{} {}", outcome.word(), judgement.change_text()),
     }
 }
 

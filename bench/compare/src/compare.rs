@@ -97,15 +97,19 @@ pub fn compare(
     let answer = Answer::new(request, &works, &run, looks, remarks);
     write!(out, "{answer}")?;
     places.write(&answer)?;
-    let mut ending = match interrupt.signal() {
-        Some(signal) => Ending::Interrupted(signal),
-        None if run.failures().is_empty() => Ending::Complete,
-        None => Ending::Incomplete,
-    };
+    let mut ending = ending_of(&run, &interrupt);
     for condition in &conditions {
         ending = fail_if(condition, &answer, ending, out)?;
     }
     Ok(ending)
+}
+
+fn ending_of(run: &Run, interrupt: &Interrupt) -> Ending {
+    match interrupt.signal() {
+        Some(signal) => Ending::Interrupted(signal),
+        None if run.failures().is_empty() => Ending::Complete,
+        None => Ending::Incomplete,
+    }
 }
 
 /// Makes two workloads of each: one on a fresh heap, and one on an aged heap. Returns their looks.

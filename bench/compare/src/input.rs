@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Time after which the command prints what it waits for.
 const PATIENCE_MS: u16 = 1000;
 
-/// What a reader is told where every run reads nothing.
+/// The remark where every run reads nothing.
 pub(super) const EMPTY_INPUT: &str = "standard input is empty, so a run that reads it gets \
                                       nothing; a pipe, < FILE or --input FILE gives every run the \
                                       same";

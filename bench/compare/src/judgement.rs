@@ -1,6 +1,6 @@
 //! Conclusions from the judgements on a run: whether it is long enough, and what to do next.
 
-use quarry_harness::judge::{Judgement, Outcome, Selection};
+use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::table::counted;
@@ -84,5 +84,15 @@ impl Judgements {
             it.workload == workload && it.outcome == Outcome::Undecided && !it.is_copy
         };
         self.primary().filter(undecided).map(line).collect()
+    }
+}
+
+/// A cell of a table of verdicts.
+pub(super) fn verdict(judgement: &Judgement) -> String {
+    match judgement.outcome {
+        Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
+        Outcome::NoVerdict(_) => "-".to_owned(),
+        _ if judgement.is_copy => judgement.change_text(),
+        outcome => format!("{} {}", outcome.word(), judgement.change_text()),
     }
 }

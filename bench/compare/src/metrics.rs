@@ -1,4 +1,4 @@
-//! What each run is measured by, and which of these metrics decides.
+//! The metrics of each run, and which of them decides.
 //!
 //! CPU time decides where no thread waits, because other processes do not make it longer; else the
 //! time on the wall clock does. `--metric` can name another one.

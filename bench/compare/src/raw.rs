@@ -26,12 +26,14 @@ pub struct Served {
 
 /// The beginning of the reason for a failure by the exit status.
 pub(super) const EXIT_STATUS: &str = "exit status ";
-/// What a user may want who meets such a failure.
+/// The way out for a user who meets such a failure.
 pub(super) const IGNORE_FAILURE: &str =
     "-i (--ignore-failure) counts runs whatever their exit status is";
-/// What a user may want whose program does not end.
-pub(super) const SERVER_HINT: &str = "a server needs a script that starts it in the background, gives it work and ends: `man \
-     quarry-compare` has one";
+/// The way out for a user whose program does not end.
+pub(super) const SERVER_HINT: &str = concat!(
+    "a server needs a script that starts it in the background, gives it work and ends: ",
+    "`man quarry-compare` has one"
+);
 /// A program that ends by the timeout hangs or serves if it has not run for this long.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
 

@@ -1,7 +1,7 @@
 //! The table that has the verdicts on fresh and on aged heaps beside each other.
 
 use crate::closing;
-use crate::judgement::Judgements;
+use crate::judgement::{Judgements, verdict};
 use quarry_harness::results::{Cell, Metric, Run};
 use quarry_harness::table::{self, Table};
 
@@ -33,11 +33,11 @@ fn of_pair(run: &Run, judgements: &Judgements, names: [&str; 2], metric: &Metric
         let [fresh, aged] = names.map(|workload| median(workload, &variant.name));
         let quotient = fresh.zip(aged).filter(|(fresh, _)| *fresh > 0.0);
         let quotient = quotient.map(|(fresh, aged)| table::multiple(aged / fresh));
-        let verdict = |workload: &str| {
+        let told = |workload: &str| {
             let judgement = judgements.get(workload, &variant.name, metric);
-            judgement.map_or(String::new(), crate::answer::verdict)
+            judgement.map_or(String::new(), verdict)
         };
-        let [on_fresh, on_aged] = names.map(verdict);
+        let [on_fresh, on_aged] = names.map(told);
         vec![
             variant.name.clone(),
             table::figure_or(fresh, "-"),
@@ -68,8 +68,8 @@ fn cost(run: &Run) -> String {
     let median = |name| quarry_harness::statistics::median(&all(name));
     match (median("ageing_ns"), median("ageing_kept_bytes")) {
         (Some(ns), Some(bytes)) => format!(
-            "Ageing took {:.2} s before `main`, which no time includes; {:.1} MiB of its blocks stay \
-             in use, which no memory includes.\n",
+            "Ageing took {:.2} s before `main`, which no time includes; {:.1} MiB of its blocks \
+             stay in use, which no memory includes.\n",
             ns / 1e9,
             bytes / f64::from(1 << 20)
         ),

@@ -36,7 +36,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// Processes must be idle for this long before their memory counts as idle memory, unless the user
 /// says how long.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
-/// Time without activity, and time between reports, after which the command is told what is awaited.
+/// Time without activity, and time between two notes, after which the command is told what the
+/// sample waits for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BETWEEN_NOTES: Duration = Duration::from_secs(1);
 /// Clock ticks of CPU time (10 ms each on Linux) that idle processes may use within

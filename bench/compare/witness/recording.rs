@@ -167,7 +167,7 @@ fn home(block: usize) -> usize {
     (block >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (ENTRIES - 1)
 }
 
-/// A block that was allocated; null is none.
+/// Notes a block that was allocated, or null.
 pub(crate) fn born(block: *mut c_void, bytes: u64) {
     if block.is_null() {
         return;

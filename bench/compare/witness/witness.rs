@@ -6,8 +6,8 @@
 //! With `cfg(counting)` it also exports malloc and related functions, which call glibc's and count
 //! calls, bytes and time. Counting slows a program down, so it is used only before the comparison.
 //!
-//! With `cfg(recording)` it also counts the sizes and lifetimes of blocks, and with `cfg(ageing)` it
-//! ages the heap before the program's `main`.
+//! With `cfg(recording)` it also counts the sizes and lifetimes of blocks, and with `cfg(ageing)`
+//! it ages the heap before the program's `main`.
 //!
 //! The build script of `quarry-compare` compiles this file. It uses nothing but the C library and
 //! never allocates.

@@ -116,8 +116,8 @@ fn a_quoted_command_line_says_how_shells_run_it() {
         command.env("QUARRY_LIBRARY", shop.path(""));
         let refused = command.args([verb, "--", "sort x | uniq 'a b'"]).assert().code(127);
         refused.stderr(contains(
-            "sort x | uniq 'a b': command not found; this is one word: for a command line say -- sh \
-             -c 'sort x | uniq '\\''a b'\\'''",
+            "sort x | uniq 'a b': command not found; this is one word: for a command line say -- \
+             sh -c 'sort x | uniq '\\''a b'\\'''",
         ));
         let mut command = quarry();
         command.env("QUARRY_LIBRARY", shop.path(""));

@@ -21,7 +21,7 @@ use crate::readable::SHORT;
 use crate::request::{Work, check_idle_for, line};
 use crate::supervised_program::SupervisedProgram;
 use crate::{allocators, closing, reach};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use quarry_harness::destination::{Destination, NEW, Present};
 use quarry_harness::results::{Direction, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
@@ -65,6 +65,7 @@ pub fn advise(
     let html =
         request.html.as_deref().map(|it| Destination::open("--html", it, NEW)).transpose()?;
     let heaps: &[bool] = if request.aged { &[false, true] } else { &[false] };
+    let mut of_runs = None;
     let mut tellings = Vec::new();
     for &is_aged in heaps {
         let began = Instant::now();
@@ -72,7 +73,7 @@ pub fn advise(
         let command = line(&work.variant.command);
         let mut telling = Telling { command, candidates: candidates()?, ..Telling::default() };
         let one = Conduct { request, work, built_in, budget, is_aged, began };
-        match one.conduct(wanted.clone(), &mut telling)? {
+        match one.conduct(&mut of_runs, wanted.clone(), &mut telling)? {
             Ok(verdict) => telling.verdict = verdict,
             Err(signal) => {
                 writeln!(out, "interrupted before there was an answer")?;
@@ -113,25 +114,34 @@ struct Conduct<'a> {
 }
 
 impl Conduct<'_> {
-    fn conduct(&self, wanted: Wanted, telling: &mut Telling) -> Searched {
-        let Conduct { request, work, built_in, budget, began, is_aged } = *self;
+    /// `of_runs` is what all searches share: the input can be read only once.
+    fn conduct(
+        &self,
+        of_runs: &mut Option<(Input, Rc<Interrupt>)>,
+        wanted: Wanted,
+        telling: &mut Telling,
+    ) -> Searched {
+        let Conduct { request, work, budget, .. } = *self;
         let glibc = Contender::from(allocators::glibc());
         let library = glibc.allocator.file()?;
         if let Some(why) = reach::before_it_runs(&work.interpreter, &library) {
             return Ok(Ok(out_of_reach(WHAT_IT_HAS, &why)));
         }
-        let input = Input::find(request.input.as_deref())?;
-        let interrupt = Rc::new(Interrupt::listen()?);
         let timeout = (budget / LONGEST_RUN).max(PATIENCE);
         check_idle_for(request.idle_for, "a tenth of --budget", timeout)?;
+        if of_runs.is_none() {
+            let input = Input::find(request.input.as_deref())?;
+            *of_runs = Some((input, Rc::new(Interrupt::listen()?)));
+        }
+        let (input, interrupt) = of_runs.as_ref().context("it was set")?;
         let load = Load::now().filter(Load::is_high);
         let program = Program {
             idle_for: request.idle_for,
             ..Program::of(work, input.path.clone(), timeout, request.ignore_failure)
         };
         let checks = request.check_output;
-        let mut program =
-            SupervisedProgram::new(vec![program], vec![glibc.clone()], wanted, checks, &interrupt)?;
+        let program =
+            SupervisedProgram::new(vec![program], vec![glibc], wanted, checks, interrupt)?;
         let looked = Instant::now();
         let look = FirstLook::at(&program, 0, request.goal == Goal::Time);
         if let Some(signal) = interrupt.signal() {
@@ -146,25 +156,40 @@ impl Conduct<'_> {
             Err(error) if concerns_every_run(&error) => return Err(error),
             Err(error) => bail!("it fails on glibc: {}", with_remedy(&format!("{error:#}"))),
         };
+        if input.is_empty {
+            telling.notes.push(format!("{EMPTY_INPUT}."));
+        }
+        self.search(program, &look, load, interrupt, telling)
+    }
+
+    /// Searches with what the first look has shown; the program's first contender is glibc.
+    fn search(
+        &self,
+        mut program: SupervisedProgram,
+        look: &FirstLook,
+        load: Option<Load>,
+        interrupt: &Interrupt,
+        telling: &mut Telling,
+    ) -> Searched {
+        let Conduct { request, built_in, budget, began, is_aged, .. } = *self;
+        let library = program.contenders[0].allocator.file()?;
         let now = Instant::now();
         let own = match program.as_it_is(0) {
             Ok(own) => own,
             Err(NoSample::Failed(failure)) => bail!("it fails: {}", with_remedy(&failure)),
             Err(_) => return Ok(Err(interrupt.signal().unwrap_or_default())),
         };
-        let cost = now.elapsed();
-        program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
-        telling.baseline = program.contenders[0].name().to_owned();
-        let facts = Facts::of(&look);
-        telling.facts = Some(facts.clone());
-        if input.is_empty {
-            telling.notes.push(format!("{EMPTY_INPUT}."));
+        let mut cost = now.elapsed();
+        if let Some(own) = own {
+            program.contenders = vec![allocators::linked(&own).into()];
         }
+        telling.baseline = program.contenders[0].name().to_owned();
+        let facts = Facts::of(look);
+        telling.facts = Some(facts.clone());
         if let Some(why) = look.no_verdict(&library, request.force) {
             let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
             return Ok(Ok(out_of_reach(baseline, &why)));
         }
-        let mut cost = cost;
         if is_aged {
             program.programs[0].plan = Some(program.plan(0)?);
             let now = Instant::now();
@@ -192,7 +217,7 @@ impl Conduct<'_> {
             }
             Ok(plan) => {
                 telling.plan = Some(plan);
-                self.test(plan, program, &look, &interrupt, telling)
+                self.test(plan, program, look, interrupt, telling)
             }
         }
     }

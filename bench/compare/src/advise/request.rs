@@ -43,8 +43,8 @@ pub struct AdviceRequest {
     #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
     pub(super) budget: Duration,
     /// Judge a number that the program prints instead of its time: `higher:REGEX` or `lower:REGEX`
-    /// with one capture group, as for `quarry compare`, or the name of a measured figure (cpu, wall,
-    /// p99, ..) [default: cpu where no thread waits, else wall].
+    /// with one capture group, as for `quarry compare`, or the name of a measured figure (cpu,
+    /// wall, p99, ..) [default: cpu where no thread waits, else wall].
     #[arg(long, value_name = "REGEX|NAME")]
     pub(super) metric: Vec<String>,
     /// A file that each run writes, with a number in each line: its quantiles are figures, and p99
@@ -67,8 +67,8 @@ pub struct AdviceRequest {
     /// File that every run reads, from its beginning [default: standard input].
     #[arg(long, value_name = "FILE")]
     pub(super) input: Option<PathBuf>,
-    /// Advise for aged heaps, as `quarry compare --aged` makes them. The first half of the time goes
-    /// into advice for fresh heaps, which stands beside.
+    /// Advise for aged heaps, as `quarry compare --aged` makes them. The first half of the time
+    /// goes into advice for fresh heaps, which stands beside.
     #[arg(long)]
     pub(super) aged: bool,
     /// Measure even if an allocator has hardly any influence on the program.
