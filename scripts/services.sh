@@ -34,8 +34,8 @@ processor=$(awk -F ': ' '/^cpu family/ { family = $2 } /^model\t/ { model = $2 }
 {
     cat "$place/table"
     printf '\n`SAMPLES=%d scripts/services.sh`, %s, Node %s, %s: %s, %d CPUs, %s.\n' \
-        "${SAMPLES:-3}" "$(/usr/bin/python3 --version)" "$(node --version)" "$(ruby --version | cut -d' ' -f-2)" \
-        "$processor" "$(nproc)" "$(date -u +%F)"
+        "${SAMPLES:-3}" "$(/usr/bin/python3 --version)" "$(node --version)" \
+        "$(ruby --version | cut -d' ' -f-2)" "$processor" "$(nproc)" "$(date -u +%F)"
 } > "$place/filled"
 sed -i -e "/^<!-- table -->/r $place/filled" -e '/^<!-- table -->/,/^<!-- end -->/{
     /^<!-- /!d }' "$page"

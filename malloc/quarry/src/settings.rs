@@ -72,6 +72,7 @@ pub(crate) enum Wish {
 }
 
 /// Where the process learns that the system is short of memory.
+#[expect(clippy::large_enum_variant, reason = "there is one, and no place to box it")]
 pub(crate) enum Pressing {
     /// Nowhere.
     Off,
