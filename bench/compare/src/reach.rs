@@ -152,6 +152,12 @@ impl Probe {
             .then(|| format!("it waits for {:.0} % of the time", percent(waited)))
     }
 
+    /// The time on the wall clock that the program would have taken on a quiet machine.
+    fn own_wall_ns(&self) -> u64 {
+        let delay = self.delay_ns.unwrap_or(0) + self.own_delay_ns;
+        self.wall_ns.saturating_sub(delay).max(self.cpu_ns.min(self.wall_ns))
+    }
+
     /// Share of the CPU time spent in calls of malloc.
     pub fn share(&self) -> f64 {
         (self.calls.ns as f64 / self.cpu_ns.max(1) as f64).min(1.0)
@@ -185,7 +191,7 @@ impl Probe {
     /// little, only the wall time can show it; the time that the program waits then hides a part.
     pub(super) fn seen(&self, time_alone: bool) -> Influence {
         let busy = match time_alone || self.calls.bytes < LITTLE_HEAP {
-            true => (self.cpu_ns as f64 / self.wall_ns.max(1) as f64).min(1.0),
+            true => (self.cpu_ns as f64 / self.own_wall_ns().max(1) as f64).min(1.0),
             false => 1.0,
         };
         Influence { share: self.influence() * busy, wall_ns: self.wall_ns }
@@ -208,7 +214,7 @@ impl Probe {
 
     pub(super) fn no_verdict(&self) -> NoVerdict {
         let (reason, remedy) = self.reason();
-        let waits = match self.wall_ns > 2 * self.cpu_ns {
+        let waits = match self.own_wall_ns() > 2 * self.cpu_ns {
             true => format!(", and waits for most of its {:.3} s", self.wall_ns as f64 / 1e9),
             false => String::new(),
         };
@@ -499,6 +505,10 @@ mod tests {
         assert_eq!(weight(&sleeps(10_000)), Weight::Nothing);
         assert!(sleeps(10_000).no_verdict().why.ends_with(", and waits for most of its 1.000 s"));
         assert_eq!(weight(&sleeps(10 << 20)), Weight::Enough, "its memory is compared");
+        let mut busy = Probe { delay_ns: Some(999_000_000), ..sleeps(10_000) };
+        assert_eq!(weight(&busy), Weight::Enough, "others had the CPU");
+        busy.calls.allocations = 0;
+        assert!(!busy.no_verdict().why.contains("waits"));
         let time_alone = [sleeps(10 << 20).seen(true)];
         assert_eq!(weight::of(&time_alone, NEGLIGIBLE), Weight::Nothing);
     }

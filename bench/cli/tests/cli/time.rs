@@ -3,9 +3,8 @@
 use crate::compare::{ALLOCATES, LITTLE, compare, json};
 use crate::support::{Workshop, quarry, skipped};
 use predicates::prelude::*;
-use predicates::str::{contains, starts_with};
+use predicates::str::contains;
 use serde_json::Value;
-use std::path::Path;
 use std::process::Command;
 
 fn primary(recording: &Value) -> &str {
@@ -76,11 +75,6 @@ fn a_busy_machine_is_warned_of_on_the_first_line() {
 
 #[test]
 fn advice_says_how_long_a_run_takes() {
-    let mut command = quarry();
-    command.args(["advise", "--budget=1s", "--", "sleep", "600"]).assert().code(1).stdout(
-        starts_with("undecided, so keep what it has for now: a run is not done after 5 s")
-            .and(contains(", too long for a test within 1 s; ")),
-    );
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", "-DBLOCKS=200000", "-DTURNS=500"]);
     let mut command = quarry();
@@ -89,7 +83,6 @@ fn advice_says_how_long_a_run_takes() {
     let text = String::from_utf8_lossy(&output.stdout);
     let expected = "(a run takes [0-9]+ m?s.*, too long for a test within 2 s|no other allocator)";
     assert!(predicate::str::is_match(expected).unwrap().eval(&text), "{text}");
-    assert!(Path::new(&program).exists());
 }
 
 #[test]
