@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Name of the primary figure, in MiB.
 pub(crate) const HELD: &str = "resident above live";
+/// Name of the figure for `--sizes published`, in per cent of the freed memory.
+const GIVEN_BACK: &str = "given back";
 /// Interval between two readings of memory, except in rests longer than `SHORT_REST`.
 const INTERVAL: Duration = Duration::from_millis(50);
 const LONG_INTERVAL: Duration = Duration::from_millis(100);
@@ -32,6 +34,9 @@ pub(crate) const VERDICT: &[u64] = &[2];
 /// memory beyond the live bytes at 2 s after the last free, or at the times of `--rest`, as a
 /// median over the rounds.
 ///
+/// With `--sizes published` the objects, survivors and rest are those of a test that others publish
+/// (mimalloc-pprof#334), and the share of the freed memory that went back decides.
+///
 /// Two variants with other settings run along: quarry without huge pages, and jemalloc with the
 /// settings that its users are advised to use.
 #[derive(Args)]
@@ -39,9 +44,15 @@ pub(super) struct IdleReturn {
     #[command(flatten)]
     common: Common<IdleReturn>,
     /// One object in this many survives; 0: no object does. Several numbers may be given.
-    #[arg(long, value_delimiter = ',', default_value = "0,64")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "0,64",
+        default_value_if("sizes", "published", Some("20"))
+    )]
     survivors: Vec<usize>,
-    /// Give each power of two the same number of objects, or the same number of bytes.
+    /// Give each power of two the same number of objects, or the same number of bytes; or 150,000
+    /// objects of 512 bytes, 100,000 of 1 KiB and 50,000 of 2 KiB.
     #[arg(long, value_enum, default_value = "count")]
     sizes: Sizes,
     /// How much is allocated, in MiB.
@@ -51,6 +62,7 @@ pub(super) struct IdleReturn {
     /// Times of the readings, in seconds after the last free; the last one decides. Minutes show
     /// whether returned memory stays away (khugepaged fills holes of huge pages).
     #[arg(long, value_delimiter = ',', default_value = "2",
+          default_value_if("sizes", "published", Some("10")),
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     rest: Vec<u64>,
     /// Write pictures of resident memory over time into a folder: memory-idle.svg, and
@@ -85,7 +97,7 @@ impl Plan for IdleReturn {
             Ok(take(&contenders[key.variant], &sample, &looks)?)
         };
         let mut plan = experiment(&self.common, variants, workloads, sampler)?;
-        plan.meta.metrics = metrics(&self.rest);
+        plan.meta.metrics = metrics(&self.rest, sizes);
         plan.warm_up = false;
         let plan = plan.option("mib", mib).option("sizes", format!("{sizes:?}").to_lowercase());
         Ok(Staged::new(plan, move |run, out| {
@@ -97,7 +109,10 @@ impl Plan for IdleReturn {
 impl IdleReturn {
     fn print(&self, survivors: usize, run: &Run, out: &mut dyn Write) -> Result<()> {
         let fate = fate(survivors);
-        let title = format!("{} MiB of objects of 16 bytes to 1 MiB, {fate}", self.mib);
+        let title = match self.sizes {
+            Sizes::Published => format!("The published test's objects, {fate}"),
+            _ => format!("{} MiB of objects of 16 bytes to 1 MiB, {fate}", self.mib),
+        };
         let last = self.rest.last().copied().unwrap_or_default();
         writeln!(out, "{title}; MiB held {last} s after the last free, medians:\n")?;
         writeln!(out, "{}", by_variant(run, &fate, "allocator").text())?;
@@ -136,12 +151,14 @@ fn after(seconds: u64) -> String {
     format!("after {seconds} s")
 }
 
-fn metrics(looks: &[u64]) -> Vec<Metric> {
+fn metrics(looks: &[u64], sizes: Sizes) -> Vec<Metric> {
     let mib = |name: &str| lower(name, "MiB", name).digits(1);
     let live = Metric::new("live", "MiB", Direction::None, "live").digits(1);
     let earlier = looks[..looks.len() - 1].iter().map(|look| mib(&after(*look)));
     let last = [mib(HELD).primary(), mib("counted by the system above live")];
-    [live].into_iter().chain(earlier).chain(last).collect()
+    let share = Metric::new(GIVEN_BACK, "%", Direction::Higher, GIVEN_BACK).digits(1);
+    let share = (sizes == Sizes::Published).then_some(share);
+    [live].into_iter().chain(earlier).chain(last).chain(share).collect()
 }
 
 /// An allocator; before it, the same allocator with other settings if such a variant exists.
@@ -162,6 +179,7 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
 /// objects and the memory from before the test do not count.
 fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
+    let (full, _) = timeline.phase("full")?;
     let (idle, numbers) = timeline.phase("idle")?;
     let [live, table] = numbers[..] else { return None };
     let before = timeline.at(base + BASE.as_secs_f64() * 1e3)?;
@@ -170,7 +188,9 @@ fn held(timeline: &Timeline, looks: &[u64]) -> Option<BTreeMap<String, f64>> {
     let resident = |seen: Reading| above(seen.resident as i64 - before.resident as i64);
     let (&last, earlier) = looks.split_last()?;
     let seen = at(last)?;
+    let freed = resident(timeline.at(full + BASE.as_secs_f64() * 1e3)?);
     let figures = [
+        (GIVEN_BACK, (freed - resident(seen)) / freed * 100.0),
         ("live", live as f64 / MIB),
         (HELD, resident(seen)),
         ("counted by the system above live", above(seen.charged - before.charged)),

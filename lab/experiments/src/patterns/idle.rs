@@ -23,7 +23,13 @@ pub(crate) enum Sizes {
     Count,
     /// As many bytes of each power of two.
     Bytes,
+    /// Those of [`PUBLISHED`], freed in the order in which they were made.
+    Published,
 }
+
+/// Numbers of objects and their bytes in a test that other allocators publish
+/// (zackees/mimalloc-pprof#334).
+const PUBLISHED: [(usize, usize); 3] = [(150_000, 512), (100_000, 1024), (50_000, 2048)];
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct IdleSample {
@@ -47,7 +53,9 @@ impl Work for IdleSample {
         let mut table = Table::<Entry>::new((most / 24) as usize + (2 << 20));
         let count = self.fill(heap, most as usize, &mut table);
         let entries = &mut table[..count];
-        entries.shuffle(&mut StdRng::seed_from_u64(2));
+        if self.sizes != Sizes::Published {
+            entries.shuffle(&mut StdRng::seed_from_u64(2));
+        }
         let table_bytes = size_of_val(entries) as u64;
         watched::announce("full", &[table_bytes]);
         thread::sleep(BASE);
@@ -72,6 +80,14 @@ impl IdleSample {
     fn fill(&self, heap: Heap, most: usize, table: &mut Table<Entry>) -> usize {
         let mut random = StdRng::seed_from_u64(1);
         let (mut count, mut bytes) = (0, 0);
+        if self.sizes == Sizes::Published {
+            let all = PUBLISHED.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count));
+            for size in all {
+                table[count] = Entry::allocate(heap, size);
+                count += 1;
+            }
+            return count;
+        }
         while bytes < most {
             let least = 16usize << random.random_range(0..16u32);
             let size = least + random.random_range(0..least);

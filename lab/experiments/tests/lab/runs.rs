@@ -180,6 +180,26 @@ fn absent_allocators_and_wrong_names_are_told_apart() {
         .stderr(contains("no variant --baseline hoard; accepted: glibc"));
 }
 
+/// The test that other allocators publish: glibc gives nothing back.
+#[test]
+fn the_published_test_of_idle_memory_has_its_share() {
+    let (_folder, place) = results();
+    lab()
+        .args(["run", "idle-return", "--variants=glibc", "--sizes=published", "--samples=1"])
+        .args(["--rest=1", "--out"])
+        .arg(&place)
+        .assert()
+        .success()
+        .stdout(contains("The published test's objects, one object in 20 survives; MiB held 1 s"))
+        .stdout(contains("given back"));
+    for sample in samples(&place) {
+        let figures = &sample["measurement"]["figures"];
+        let live = 13.43;
+        assert!((figures["live"].as_f64().unwrap() - live).abs() < 0.01, "{figures}");
+        assert!(figures["given back"].as_f64().unwrap() < 50.0, "{figures}");
+    }
+}
+
 #[test]
 fn memory_of_an_idle_program_is_watched_and_drawn() {
     let (folder, place) = results();
