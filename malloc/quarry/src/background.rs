@@ -302,8 +302,10 @@ fn start() {
     #[cfg(feature = "heaps")]
     let create = || crate::inside::outside(create);
     let (created, is_filtered) = own_stack::run_with_signals(create);
-    let is_new = moves(STARTING, created);
-    debug_assert!(is_new, "only the starter leaves STARTING");
+    // A handler may have interrupted this and have forked: in the child the state is NONE again.
+    if !moves(STARTING, created) {
+        moves(NONE, created);
+    }
     if is_filtered && !is_single_threaded() {
         // Another thread may have no filter.
         start_not_before(now + LOOK_NS);

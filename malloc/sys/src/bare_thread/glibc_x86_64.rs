@@ -128,9 +128,12 @@ fn prepare() -> bool {
     true
 }
 
-/// Starts the thread; returns whether it runs. It blocks every signal, and ends after `body`. The
-/// caller is the only thread of the process and holds no lock.
+/// Starts the thread, unless it runs; returns whether it runs. It blocks every signal, and ends
+/// after `body`. The caller is the only other thread of the process and holds no lock.
 pub fn start(body: fn()) -> bool {
+    if is_running() {
+        return true;
+    }
     if !prepare() {
         return false;
     }
