@@ -123,6 +123,8 @@ impl Script {
             proportional: true,
             prepare: None,
             ignore_failure: false,
+            idle_for: None,
+            plan: None,
         };
         let Self { label, rounds, is_fixed, .. } = self;
         let mut ready =

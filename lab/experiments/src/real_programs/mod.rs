@@ -199,6 +199,8 @@ fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Res
         proportional: true,
         prepare: None,
         ignore_failure: false,
+        idle_for: None,
+        plan: None,
     })
 }
 

@@ -16,6 +16,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::memfd::{replace_by_private, replace_by_sealed};
 use quarry_sys::os::{Linux, Os, OsResult};
+use quarry_sys::own_stack;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::system_call::process_id;
 use quarry_sys::unwind;
@@ -49,7 +50,8 @@ pub fn stop() {
     }
     let _inside = gate::enter();
     let Some(_switch) = SWITCH.try_lock() else { return };
-    profile().stop(&STACK);
+    // Pins are counted then, which takes stack.
+    own_stack::run(|| profile().stop(&STACK));
     note(Head::Stopped, wall_ns());
 }
 
