@@ -33,7 +33,7 @@ fn nothing_goes_back_where_pressure_is_off() {
 }
 
 #[test]
-fn a_file_that_is_none_is_told() {
+fn a_value_that_names_no_file_is_told() {
     for value in ["on", "", "relative/file", &format!("/{}", "x".repeat(600))] {
         let outcome = Run::new(program("abi_basic.c")).env("QUARRY_PRESSURE", value).finish();
         // A long line is cut.

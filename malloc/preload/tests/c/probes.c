@@ -62,7 +62,7 @@ static void reached(int number, siginfo_t *info, void *context)
         events[allocs++] = (struct event){one, two, three};
         return;
     }
-    CHECK(place == probes[FREE].place, "a breakpoint that is none of ours");
+    CHECK(place == probes[FREE].place, "a breakpoint of another tracer");
     for (size_t i = allocs; i > 0; i--) {
         if (events[i - 1].object == one) {
             events[i - 1].object = 0;
