@@ -302,7 +302,7 @@ fn start() {
     #[cfg(feature = "heaps")]
     let create = || crate::inside::outside(create);
     let (created, is_filtered) = own_stack::run_with_signals(create);
-    // A handler may have interrupted this and have forked: in the child the state is NONE again.
+    // A handler may have interrupted this and have forked: its child begins with `NONE` again.
     if !moves(STARTING, created) {
         moves(NONE, created);
     }
