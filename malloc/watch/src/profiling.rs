@@ -48,10 +48,7 @@ impl<C: StackConfig> Watch<C> for HeapProfile {
             }
             return Some(object);
         }
-        if self.has_pins()
-            && let Some(class) = classes::of_aligned(request.size, request.align)
-            && classes::SIZES[class.index()] as usize <= classes::LARGEST
-        {
+        if self.has_pins() && classes::of_aligned(request.size, request.align).is_some() {
             let object = next()?;
             self.unpin(object);
             self.pin(object, request.size);

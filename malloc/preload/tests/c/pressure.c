@@ -8,40 +8,24 @@
  */
 #include "deadline.h"
 #include "memory.h"
+#include "pressure.h"
 
 #include <sys/stat.h>
 
 static const char *file;
 static int is_pipe;
 
-/* Tasks have waited for `total` microseconds, half of them all at once. */
-static void write_total(unsigned long total)
-{
-    char name[512];
-    snprintf(name, sizeof name, "%s.new", file);
-    FILE *out = fopen(name, "w");
-    CHECK(out != NULL, "%s", name);
-    fprintf(out, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%lu\n", total);
-    fprintf(out, "full avg10=0.00 avg60=0.00 avg300=0.00 total=%lu\n", total / 2);
-    CHECK(fclose(out) == 0 && rename(name, file) == 0, "%s", file);
-}
-
 static void press(void)
 {
     static unsigned long total = 1000000;
     if (!is_pipe)
-        return write_total(total += 1000000);
+        return write_total(file, total += 1000000);
     /* Fails without a reader: the program has closed that, which opens the pipe again. */
     int out = open(file, O_WRONLY | O_NONBLOCK);
     if (out >= 0) {
         CHECK(write(out, "!", 1) == 1, "the pipe is full");
         close(out);
     }
-}
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
 static void take_slow_path(void)
@@ -83,7 +67,7 @@ int main(int count, char **arguments)
     if (is_pipe)
         CHECK(mkfifo(file, 0600) == 0, "%s", file);
     else
-        write_total(1000000);
+        write_total(file, 1000000);
     pthread_t thread;
     if (strcmp(who, "thread") == 0)
         CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0, "no thread");

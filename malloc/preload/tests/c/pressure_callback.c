@@ -5,9 +5,9 @@
  * end; objects of a shrinker are freed.
  */
 #include "deadline.h"
+#include "pressure.h"
 #include <quarry.h>
 #include <stdatomic.h>
-#include <time.h>
 
 enum { OBJECTS = 100000, BYTES = 1000 };
 
@@ -35,21 +35,6 @@ static size_t scanned(void *context, size_t asked, size_t *looked_at)
         free(held[--objects]);
     *looked_at = freed;
     return freed;
-}
-
-static void write_total(const char *file, unsigned long total)
-{
-    char name[512];
-    snprintf(name, sizeof name, "%s.new", file);
-    FILE *out = fopen(name, "w");
-    CHECK(out != NULL, "%s", name);
-    fprintf(out, "some avg10=0.00 avg60=0.00 avg300=0.00 total=%lu\n", total);
-    CHECK(fclose(out) == 0 && rename(name, file) == 0, "%s", file);
-}
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
 int main(int count, char **arguments)

@@ -7,7 +7,7 @@ use super::pins::{Pin, Pins};
 use super::records::{Records, Sampled};
 use quarry_mm::frame::{MetadataKind, OsArray, Pfn};
 use quarry_mm::slab::Late;
-use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost, Stash};
+use quarry_mm::stack::{Instrument, Stack, StackConfig, StackHost};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -306,7 +306,6 @@ impl HeapProfile {
     /// Counts, at the end of a profile, the pins that are in use, and what they pin. O(table).
     fn count_pins<C: StackConfig>(&self, stack: &Stack<C>, tables: &Tables, pins: &Pins) {
         // A freed object shows only in its slab.
-        stack.give(Stash::Barns, u32::MAX);
         stack.shrink_all();
         let now = coarse_ns();
         pins.take_all(|pin| {
