@@ -36,7 +36,7 @@ use crate::lru::LruPolicy;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{Pressure, StackHost, Stash, nap};
-use quarry_mm::zone::{Entry, InReclaim, Mark, Reclaiming, Zones};
+use quarry_mm::zone::{Budget, Entry, InReclaim, Mark, Reclaiming, Zones};
 use quarry_sys::percpu::PerCpu;
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
@@ -52,12 +52,25 @@ const ENOUGH: u32 = 8;
 /// The goal of a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// The high mark of the budget is reached.
+    /// The high mark of the budget is reached, and the request that waits finds its frames free.
     HighMark,
     /// No more frames than these are in use.
     Used(u32),
     /// One pass at this priority was made, whatever it has freed.
     OnePass(u32),
+}
+
+impl Goal {
+    /// Frames above the high mark, or above this goal, that no request is about to take.
+    pub(super) fn spare(self, budget: &Budget) -> u32 {
+        let used = budget.used();
+        let bound = budget.limit().saturating_sub(budget.marks().high);
+        let spare = bound.saturating_sub(used.saturating_add(budget.reclaimers().lacking()));
+        match self {
+            Self::Used(frames) => spare.min(frames.saturating_sub(used)),
+            Self::HighMark | Self::OnePass(_) => spare,
+        }
+    }
 }
 
 /// The result of a balance.
@@ -113,7 +126,7 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     };
     scan_groups(stack, &enter);
     let used = zones.budget().used();
-    let paid = pay(stack, caller, &enter);
+    let paid = pay(stack, caller, || goal.spare(zones.budget()), &enter);
     if missing(stack, goal) == 0 && paid.scanned == 0 {
         note_relief(stack);
         return Balanced::default();
@@ -172,7 +185,10 @@ pub fn balance<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
 pub fn missing<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S, goal: Goal) -> u32 {
     let budget = zones(stack).budget();
     match goal {
-        Goal::HighMark => budget.missing(Mark::High),
+        Goal::HighMark => {
+            let bound = budget.limit().saturating_sub(budget.marks().high);
+            budget.used().saturating_add(budget.reclaimers().awaited()).saturating_sub(bound)
+        }
         Goal::Used(frames) => budget.used().saturating_sub(frames),
         Goal::OnePass(_) => budget.used(),
     }

@@ -41,13 +41,20 @@ pub(super) struct Balancing {
 pub(super) struct Debt {
     /// Pages that were evicted for the heap, and that no shrinker has been asked for.
     pub(super) owed: AtomicU64,
+    /// Of these, the pages that the last payment left, because there was memory for them; and the
+    /// pages that were listed at its end.
+    pub(super) left: AtomicU64,
+    pub(super) listed: AtomicU64,
+    /// When a request last evicted a page, by the coarse clock.
+    pub(super) evicted_ns: AtomicU64,
     /// Naps that requests may take until shrinkers are asked again.
     pub(super) naps: AtomicU32,
 }
 
 impl Debt {
     const fn new() -> Self {
-        Self { owed: AtomicU64::new(0), naps: AtomicU32::new(0) }
+        let [owed, left, listed, evicted_ns] = [const { AtomicU64::new(0) }; 4];
+        Self { owed, left, listed, evicted_ns, naps: AtomicU32::new(0) }
     }
 }
 

@@ -7,18 +7,19 @@
 //!
 //! `asked part = (owed - spare) / P`
 //!
-//! where `spare` is the free memory above the high mark, which the cache can fill again. So both
-//! sides end with about the same part of what they had, also if the burst is over. While it goes
-//! on, its requests wait briefly for the shrinkers whenever they have evicted a sixteenth of the
-//! pages that are left.
+//! where `spare` is the free memory above the high mark, which the cache can fill again, less what
+//! requests still collect or wait for. So both sides end with about the same part of what they had,
+//! also if the burst is over. While it goes on, its requests wait briefly for the shrinkers
+//! whenever they have evicted a sixteenth of the pages that are left.
 
-use super::caching::PageCaching;
+use super::caching::{Debt, PageCaching};
 use super::shrinkers::{Ask, ReclaimCaller, Shrunk, objects_in};
 use crate::lru::LruPolicy;
 use crate::page_cache::PageCacheRef;
 use quarry_mm::frame::FRAME_BYTES;
 use quarry_mm::stack::{Claimant, Miss, StackHost};
 use quarry_mm::zone::Zones;
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Requests may evict the listed pages divided by this before they wait.
@@ -27,6 +28,8 @@ const AHEAD: u64 = 16;
 const SMALL: u64 = 64;
 /// Naps of all requests from one step of a payment to the next: some 20 ms in all.
 const MOST_NAPS: u32 = 200;
+/// A burst is over when no request has evicted a page for this long: 100 ms.
+const BURST_NS: u64 = 100_000_000;
 /// Maximum number of steps of a payment.
 const MOST_STEPS: u32 = 64;
 
@@ -49,7 +52,9 @@ pub(super) fn note_evicted<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
     pages: u64,
 ) {
     if claimant == Claimant::Heap && pages > 0 && stack.cached().shrinkers().is_any() {
-        stack.cached().balancing.debt.owed.fetch_add(pages, Relaxed);
+        let debt = &stack.cached().balancing.debt;
+        debt.owed.fetch_add(pages, Relaxed);
+        debt.evicted_ns.store(coarse_ns(), Relaxed);
     }
 }
 
@@ -59,6 +64,27 @@ pub fn is_owed<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(stack: &S) ->
     let owed = stack.cached().balancing.debt.owed.load(Relaxed);
     owed > 0
         && PageCaching::opened(stack).is_some_and(|cache| owed > listed_pages(stack, cache) / AHEAD)
+}
+
+impl Debt {
+    /// Takes what is owed while `listed` pages are in the cache. Pages that have come back since
+    /// the last payment are owed no longer.
+    fn owed_beside(&self, listed: u64) -> u64 {
+        let (owed, left) = (self.owed.swap(0, Relaxed), self.left.swap(0, Relaxed));
+        let evicted = owed.saturating_sub(left);
+        let back = (listed + evicted).saturating_sub(self.listed.load(Relaxed));
+        owed - back.min(left).min(owed)
+    }
+
+    /// Leaves `unpaid` pages, `due` of which have no memory to come back to. The others are owed no
+    /// longer once the burst is over; while it goes on, its next request will take that memory.
+    fn leave(&self, unpaid: u64, due: u64, listed: u64) {
+        let is_over = coarse_ns() > self.evicted_ns.load(Relaxed) + BURST_NS;
+        let owed = if is_over { due } else { unpaid };
+        self.listed.store(listed, Relaxed);
+        self.left.store(owed, Relaxed);
+        self.owed.fetch_add(owed, Relaxed);
+    }
 }
 
 /// Naps if shrinkers owe too much and the background is about to ask them.
@@ -73,10 +99,12 @@ pub(super) fn naps<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>>(
         && miss.nap()
 }
 
-/// Lets shrinkers free what they owe. Runs outside of the gate, but for the steps in `enter`.
+/// Lets shrinkers free what they owe beyond the `spare` frames. Runs outside of the gate, but for
+/// the steps in `enter`.
 pub(super) fn pay<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     stack: &S,
     caller: ReclaimCaller,
+    spare: impl Fn() -> u32,
     enter: &impl Fn() -> G,
 ) -> Shrunk {
     let (debt, mut shrunk) = (&stack.cached().balancing.debt, Shrunk::default());
@@ -90,14 +118,14 @@ pub(super) fn pay<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         stack.shrink_all();
         used.saturating_sub(zones(stack).budget().used())
     };
-    let pages = debt.owed.load(Relaxed) + listed_pages(stack, cache);
-    for _ in 0..MOST_STEPS {
+    owed += debt.owed_beside(listed_pages(stack, cache));
+    let pages = owed + listed_pages(stack, cache);
+    for steps in 0.. {
         owed += debt.owed.swap(0, Relaxed);
-        let due =
-            owed.saturating_sub(asked + u64::from(spare(zones(stack)).saturating_sub(drained)));
-        if due <= pages / SMALL || asked >= pages {
-            // Nothing is owed any more if the cache can come back by itself.
-            debt.owed.fetch_add(due, Relaxed);
+        let unpaid = owed.saturating_sub(asked);
+        let due = unpaid.saturating_sub(u64::from(spare().saturating_sub(drained)));
+        if due <= pages / SMALL || asked >= pages || steps == MOST_STEPS {
+            debt.leave(unpaid, due, listed_pages(stack, cache));
             break;
         }
         if asked == 0 {
@@ -116,8 +144,4 @@ pub(super) fn pay<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
         }
     }
     shrunk
-}
-
-fn spare(zones: &Zones) -> u32 {
-    zones.budget().free().saturating_sub(zones.budget().marks().high)
 }

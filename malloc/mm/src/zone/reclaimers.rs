@@ -25,6 +25,8 @@ pub struct Reclaimers {
     inside: AtomicU32,
     tasks: [AtomicUsize; PLACES],
     claims: [Frames; PLACES],
+    /// Frames of the largest request that waits for a balance; 0 if none does.
+    awaited: AtomicU32,
 }
 
 struct Frames {
@@ -63,6 +65,7 @@ impl Reclaimers {
             tasks: [const { AtomicUsize::new(0) }; PLACES],
             claims: [const { Frames { wanted: AtomicU32::new(0), held: AtomicU32::new(0) } };
                 PLACES],
+            awaited: AtomicU32::new(0),
         }
     }
 
@@ -133,6 +136,34 @@ impl Reclaimers {
         self.claims.iter().map(|claim| claim.held.load(Relaxed)).sum()
     }
 
+    /// A request for `frames` frames waits for a balance, until [`end_wait`](Self::end_wait).
+    pub fn begin_wait(&self, frames: u32) {
+        self.awaited.fetch_max(frames, Relaxed);
+    }
+
+    /// The request has its frames, or waits no longer. Others that wait begin again.
+    pub fn end_wait(&self) {
+        self.awaited.store(0, Relaxed);
+    }
+
+    /// Frames that a balance has to free for the request that waits, beyond those that its claim
+    /// holds by now. O(1) if none waits, else O(places).
+    #[must_use]
+    pub fn awaited(&self) -> u32 {
+        match self.awaited.load(Relaxed) {
+            0 => 0,
+            awaited => awaited.saturating_sub(self.held()),
+        }
+    }
+
+    /// Frames that requests will take as they come free: those that claims lack, or that a request
+    /// waits for (which may have a claim, too). O(places).
+    #[must_use]
+    pub fn lacking(&self) -> u32 {
+        let taken = self.tasks.iter().zip(&self.claims).filter(|(task, _)| task.load(Relaxed) != 0);
+        taken.map(|(_, claim)| claim.missing()).sum::<u32>().max(self.awaited())
+    }
+
     /// In the child of a fork: removes the parent's tasks; returns the frames of their claims.
     pub(super) fn keep_only_current(&self) -> u32 {
         let me = task::current();
@@ -148,6 +179,7 @@ impl Reclaimers {
             }
         }
         self.inside.store(kept, Relaxed);
+        self.awaited.store(0, Relaxed);
         held
     }
 }
@@ -188,6 +220,7 @@ mod tests {
         let Entry::Entered(inside) = reclaimers.enter() else { panic!("nobody reclaims") };
         assert!(reclaimers.is_in());
         assert!(matches!(reclaimers.enter(), Entry::Already));
+        assert_eq!(reclaimers.lacking(), 0, "it claims nothing");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert!(!reclaimers.is_in());
@@ -197,6 +230,14 @@ mod tests {
         });
         drop(inside);
         assert!(!reclaimers.is_in());
+        let Entry::Entered(inside) = reclaimers.enter_for(7) else { panic!("no task reclaims") };
+        assert_eq!((reclaimers.keep(3), reclaimers.lacking(), reclaimers.awaited()), (3, 4, 0));
+        reclaimers.begin_wait(7);
+        assert_eq!((reclaimers.lacking(), reclaimers.awaited()), (4, 4), "the same request");
+        drop((inside.take_all(), inside));
+        assert_eq!((reclaimers.lacking(), reclaimers.awaited()), (7, 7), "without its claim");
+        reclaimers.end_wait();
+        assert_eq!((reclaimers.lacking(), reclaimers.awaited()), (0, 0));
     }
 
     #[test]
@@ -208,8 +249,9 @@ mod tests {
         reclaimers.inside.store(PLACES as u32, Relaxed);
         assert!(matches!(reclaimers.enter(), Entry::Crowded));
         reclaimers.claims[3].held.store(5, Relaxed);
+        reclaimers.begin_wait(9);
         assert_eq!(reclaimers.keep_only_current(), 5);
-        assert_eq!(reclaimers.inside.load(Relaxed), 0);
+        assert_eq!((reclaimers.inside.load(Relaxed), reclaimers.awaited()), (0, 0));
         assert!(matches!(reclaimers.enter(), Entry::Entered(_)));
     }
 }

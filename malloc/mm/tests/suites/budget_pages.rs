@@ -178,11 +178,12 @@ impl Shrinker for Objects<'_> {
 }
 
 /// A burst of the heap evicts pages before a balance runs. The balance takes from the shrinkers
-/// what lets the cache come back to the part that the shrinkers kept.
+/// what lets the cache come back to the part that the shrinkers kept. The last burst is a request
+/// for which all pages do not suffice, so it waits for the balance.
 #[test]
 fn shrinkers_pay_for_a_burst_that_took_pages() {
     for (objects_mib, burst_mib, size) in
-        [(10, 9, 20_000), (3, 12, 300_000), (20, 6, 1000), (10, 9, 9 * MIB)]
+        [(10, 9, 20_000), (3, 12, 300_000), (20, 6, 1000), (10, 9, 9 * MIB), (16, 16, 16 * MIB)]
     {
         let bed = bed();
         let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
@@ -199,15 +200,17 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
             read += 1;
         }
         let (pages, all) = (cache.pages_of(id), objects.len());
-        let burst: Vec<_> = (0..burst_mib * MIB / size).map(|_| stack.alloc(size)).collect();
-        assert!(burst.iter().all(Option::is_some), "clean pages make room");
+        let requests = burst_mib * MIB / size;
+        let mut burst: Vec<_> = (0..requests).map_while(|_| stack.alloc(size)).collect();
+        assert!(burst.len() == requests || size == 16 * MIB, "clean pages make room");
         assert!(cache.pages_of(id) < pages, "the burst took pages");
         assert_eq!(objects.len(), all, "a request calls no shrinker");
+        budget.reclaimers().begin_wait(((requests - burst.len()) * size / FRAME_BYTES) as u32);
         assert_eq!(balance(stack), 0);
-        while budget.free() > budget.marks().high {
-            touch(cache, id, read).expect("there is memory");
-            read += 1;
-        }
+        burst.extend((burst.len()..requests).map(|_| stack.alloc(size).expect("there is room")));
+        budget.reclaimers().end_wait();
+        let spare = u64::from(budget.free() - budget.marks().high);
+        (read..read + spare).for_each(|page| touch(cache, id, page).expect("there is memory"));
         let part = |now: f64, before: f64| now / before;
         let kept = part(cache.pages_of(id) as f64, pages as f64);
         let kept_objects = part(objects.len() as f64, all as f64);
@@ -216,7 +219,7 @@ fn shrinkers_pay_for_a_burst_that_took_pages() {
         assert!(kept_objects < 0.95, "{kept_objects} of the objects are left");
         let both = (kept, kept_objects);
         assert!(fair.contains(&(kept / kept_objects)), "{burst_mib} MiB of {size}: {both:?}");
-        for object in burst.into_iter().flatten() {
+        for object in burst {
             // SAFETY: the object was just allocated, and no other code uses it.
             unsafe { stack.free(object) };
         }

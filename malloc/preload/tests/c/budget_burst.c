@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     kept = ((double)quarry_mapping_pages(file) + room) / pages;
     kept_objects = (double)count_objects(NULL) / all;
     /* Requests may have evicted pages while the background had no CPU, or the other way round. */
-    if (kept > kept_objects / 3 && kept_objects > kept / 3)
+    if (kept > kept_objects / 2 && kept_objects > kept / 2)
       break;
   }
   fprintf(stderr, "%.2f of pages, %.2f of objects after it\n", kept, kept_objects);

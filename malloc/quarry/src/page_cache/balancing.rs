@@ -48,17 +48,6 @@ static PROGRESS: AtomicU32 = AtomicU32::new(0);
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 /// A task asks the background thread to write dirty pages.
 static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
-/// Frames of the largest waiting request; 0 if no request waits. The end of any wait clears it.
-static AWAITED: AtomicU32 = AtomicU32::new(0);
-
-/// The high mark, plus the frames for which a request waits.
-fn goal() -> Goal {
-    let budget = zones().budget();
-    match AWAITED.load(Relaxed) {
-        0 => Goal::HighMark,
-        awaited => Goal::Used((budget.limit() - budget.marks().high).saturating_sub(awaited)),
-    }
-}
 
 /// Returns whether a balance may begin: no balance has failed lately, or shrinkers owe objects now.
 fn may_retry() -> bool {
@@ -82,7 +71,8 @@ fn balance_if_due() {
         return;
     }
     WANTED.store(false, Relaxed);
-    let done = quarry_cache::balance(&STACK, ReclaimCaller::Background, goal(), gate::enter);
+    let done =
+        quarry_cache::balance(&STACK, ReclaimCaller::Background, Goal::HighMark, gate::enter);
     if done.missing > 0 {
         RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
     }
@@ -130,7 +120,7 @@ impl BalanceWait {
             return false;
         }
         RETRY_AT_NS.store(0, Relaxed);
-        AWAITED.fetch_max(self.frames as u32, Relaxed);
+        budget.reclaimers().begin_wait(self.frames as u32);
         wait_for_progress(most - self.waited_ns);
         // Without a clock (a confined process), the request waits once.
         let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
@@ -142,7 +132,7 @@ impl BalanceWait {
 impl Drop for BalanceWait {
     fn drop(&mut self) {
         if self.waited_ns > 0 {
-            AWAITED.store(0, Relaxed);
+            zones().budget().reclaimers().end_wait();
         }
     }
 }
@@ -181,7 +171,7 @@ impl Balancer for PageCaching {
     fn is_due() -> bool {
         let budget = zones().budget();
         budget.has_reserve()
-            && (budget.is_below(Mark::Low) || budget.room() < AWAITED.load(Relaxed))
+            && (budget.is_below(Mark::Low) || budget.room() < budget.reclaimers().awaited())
     }
 
     #[cold]
@@ -247,9 +237,6 @@ impl Balancer for PageCaching {
         // Stores only where it must, because the kernel copies each page to which the child writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
-        }
-        if AWAITED.load(Relaxed) != 0 {
-            AWAITED.store(0, Relaxed);
         }
         if had_others {
             writers::forget_uses();
