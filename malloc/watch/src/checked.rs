@@ -6,7 +6,7 @@
 
 use super::checker::{Allocation, Checker, Storage, is_of_malloc};
 use super::checks::{Checks, STRIPES, Seal, Shape, Slot, WAYS};
-use quarry_mm::frame::{FRAME_BYTES, Kind, MetadataKind, PageblockIndex, Pfn};
+use quarry_mm::frame::{Kind, MetadataKind, PageblockIndex, Pfn};
 use quarry_mm::heap::CheckFlags;
 use quarry_mm::heap::classes;
 use quarry_mm::slab::cache_of;
@@ -108,12 +108,12 @@ impl<C: StackConfig> Checker<'_, C> {
     fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
         let least = shape.slot_bytes()?.checked_add(room)?;
         let is_large = least > classes::LARGEST;
-        let bytes = if is_large && self.has_guard_page(quarry_mm::heap::frames_of(least)?) {
-            least.checked_next_multiple_of(FRAME_BYTES)?.checked_add(FRAME_BYTES)?
-        } else {
-            least
-        };
-        let request = Request { size: bytes, align, zeroed: zeroed && is_large };
+        let mut request = Request { size: least, align, zeroed: zeroed && is_large };
+        if is_large && self.guard_frames(quarry_mm::heap::frames_of(least)?) > 0 {
+            let page = self.page_bytes();
+            request.size = least.checked_next_multiple_of(page)?.checked_add(page)?;
+            request.align = align.max(page);
+        }
         let attempt = || {
             if is_large { self.stack.alloc_unseen(request) } else { self.alloc_shuffled(request) }
         };

@@ -1,9 +1,9 @@
 //! The checks of a stack, and how they find the slot or the guarded object of an address.
 
-use super::checks::guards::{GUARDED_OBJECTS, GuardedObject, POOL_BYTES, nearest, page_of};
+use super::checks::guards::{GuardedObject, POOL_BYTES, guarded_objects, nearest, page_of};
 use super::checks::{Checks, Parts, Shape, Slot, Track, Tracked};
 use core::ptr::NonNull;
-use quarry_mm::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, FrameTable, Kind};
+use quarry_mm::frame::{Arena, FRAME_BYTES, FRAME_SHIFT, FrameTable, Kind, page_bytes};
 use quarry_mm::heap::{CheckOptions, classes};
 use quarry_mm::slab::{CacheId, cache_of};
 use quarry_mm::stack::{Stack, StackConfig, StackHost, Watch};
@@ -53,7 +53,8 @@ impl Checks {
     pub(super) fn guarded_at(&self, address: *const u8) -> Option<usize> {
         let base = self.guards.base.load(Ordering::Acquire);
         let offset = address.addr().wrapping_sub(base);
-        (base != 0 && offset < POOL_BYTES).then(|| nearest(offset))
+        (base != 0 && offset < POOL_BYTES)
+            .then(|| nearest(offset, self.guards.page.load(Ordering::Relaxed)))
     }
 }
 
@@ -125,8 +126,7 @@ impl<C: StackConfig> Checker<'_, C> {
             return None;
         }
         let held = self.frames().link(pfn);
-        let guard = u32::from(self.has_guard_page(held));
-        let bytes = ((held - guard) as usize) << FRAME_SHIFT;
+        let bytes = ((held - self.guard_frames(held)) as usize) << FRAME_SHIFT;
         Some(Slot { start: self.arena().address(pfn).as_ptr().expose_provenance(), bytes })
     }
 
@@ -145,21 +145,29 @@ impl<C: StackConfig> Checker<'_, C> {
         unsafe { self.stack.fast.slab_object(self.arena(), start) }
     }
 
-    /// Returns whether the last of this many frames of a large block is for a guard.
-    pub(super) fn has_guard_page(&self, frames: u32) -> bool {
-        self.options().harden && frames > MOST_OF_CLASS && self.arena().has_small_pages()
+    /// Of a large block's frames, those at its end that are for a guard: a page of the system.
+    pub(super) fn guard_frames(&self, frames: u32) -> u32 {
+        let has_guard = self.options().harden && frames > MOST_OF_CLASS;
+        if has_guard { (self.page_bytes() / FRAME_BYTES) as u32 } else { 0 }
+    }
+
+    /// Bytes of a page of the system.
+    #[inline(never)]
+    pub(super) fn page_bytes(&self) -> usize {
+        page_bytes(self.arena().os())
     }
 
     pub(super) fn guarded(&self, number: usize) -> &GuardedObject {
-        assert!(number < GUARDED_OBJECTS);
-        // SAFETY: the table has GUARDED_OBJECTS entries once the pool has an address. Its bytes are
-        // zero at first, which is a valid `GuardedObject`; the table is never given back.
+        assert!(number < guarded_objects(self.page_bytes()));
+        // SAFETY: the table has that many entries once the pool has an address. Its bytes are zero
+        // at first, which is a valid `GuardedObject`; the table is never given back.
         unsafe { &*self.checks.guards.objects.load(Ordering::Acquire).add(number) }
     }
 
     pub(super) fn page(&self, number: usize) -> NonNull<u8> {
         let base = self.checks.guards.base.load(Ordering::Relaxed);
-        let page = core::ptr::with_exposed_provenance_mut(base + page_of(number));
+        let page =
+            core::ptr::with_exposed_provenance_mut(base + page_of(number, self.page_bytes()));
         NonNull::new(page).expect("no pool lies at 0")
     }
 }

@@ -1,9 +1,9 @@
 //! Guard pages by sampling: which requests get a guarded object (*samples* here), and reports.
 
 use super::checker::{Allocation, Checker, Storage};
-use super::checks::Seal;
-use super::checks::guards::{GUARD_PAGE, GUARDED_OBJECTS, GuardedObject, POOL_BYTES, place};
-use quarry_mm::frame::{FRAME_BYTES, MetadataKind, PAGEBLOCK_BYTES};
+use super::checks::guards::{GuardedObject, POOL_BYTES, guarded_objects, place};
+use super::checks::{Range, Seal};
+use quarry_mm::frame::{MetadataKind, PAGEBLOCK_BYTES};
 use quarry_mm::heap::Sampling;
 use quarry_mm::stack::{Entry, Instrument, MIN_ALIGN, Misuse, Request, StackConfig, StackHost};
 use quarry_sys::clock::coarse_ns;
@@ -11,7 +11,7 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::warn;
 
-const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
+const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES);
 
 impl<C: StackConfig> Checker<'_, C> {
     pub(super) fn start_guards(&self) {
@@ -19,11 +19,8 @@ impl<C: StackConfig> Checker<'_, C> {
         if self.options().guard == Sampling::Off || guards.base.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let os = self.arena().os();
-        let bytes = GUARDED_OBJECTS * size_of::<GuardedObject>();
-        if os.page_size() != GUARD_PAGE {
-            return warn(format_args!("no guard pages: pages of the system are not 4 KiB"));
-        }
+        let (os, count) = (self.arena().os(), guarded_objects(self.page_bytes()));
+        let bytes = count * size_of::<GuardedObject>();
         let objects = stack.metadata().alloc(bytes, 64, MetadataKind::Other).ok();
         let pool = stack.alloc_unseen(Request::of(POOL_BYTES).aligned(PAGEBLOCK_BYTES));
         let (Some(objects), Some(base)) = (objects, pool) else { return };
@@ -32,8 +29,9 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         guards.objects.store(objects.as_ptr().cast(), Ordering::Relaxed);
         let mut free = guards.free.lock();
-        (0..GUARDED_OBJECTS).for_each(|number| free.push(number));
+        (0..count).for_each(|number| free.push(number));
         drop(free);
+        guards.page.store(self.page_bytes(), Ordering::Relaxed);
         guards.base.store(base.as_ptr().expose_provenance(), Ordering::Release);
         self.stack.switch_instrument(Instrument::Guard, true);
     }
@@ -41,8 +39,8 @@ impl<C: StackConfig> Checker<'_, C> {
     #[inline(never)]
     pub(super) fn alloc_guarded(&self, request: Request) -> Option<Object> {
         let Request { size, align, zeroed } = request;
-        if !self.stack.instruments.has(Instrument::Guard) || size > GUARD_PAGE || align > GUARD_PAGE
-        {
+        let bytes = self.page_bytes();
+        if !self.stack.instruments.has(Instrument::Guard) || size > bytes || align > bytes {
             return None;
         }
         let guards = &self.checks.guards;
@@ -50,13 +48,13 @@ impl<C: StackConfig> Checker<'_, C> {
         self.wait_for_next_sample();
         let number = number?;
         let (page, os) = (self.page(number), self.arena().os());
-        if os.set_accessible(page, GUARD_PAGE, true).is_err() {
+        if os.set_accessible(page, bytes, true).is_err() {
             guards.free.lock_of_others()?.push(number);
             return None;
         }
         let is_right = self.checks.random(0) & 1 == 1;
-        let start = page.as_ptr().expose_provenance();
-        let user = place(start, size, align.max(MIN_ALIGN), is_right);
+        let page = Range { start: page.as_ptr().expose_provenance(), bytes };
+        let user = place(page, size, align.max(MIN_ALIGN), is_right);
         let object = self.guarded(number);
         self.note_caller(&object.tracks.allocated);
         object.tracks.freed.clear();
@@ -66,7 +64,7 @@ impl<C: StackConfig> Checker<'_, C> {
             if zeroed {
                 user.fill(0);
             }
-            object.arm();
+            object.arm(bytes);
         }
         Object::new(core::ptr::with_exposed_provenance_mut(user.start))
     }
@@ -124,7 +122,7 @@ impl<C: StackConfig> Checker<'_, C> {
             self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
         }
         // SAFETY: the page is accessible until `set_accessible` below makes it inaccessible.
-        if let Some(at) = unsafe { object.damage() } {
+        if let Some(at) = unsafe { object.damage(self.page_bytes()) } {
             let Allocation { address, size, .. } = *seen;
             let distance = at as isize - address as isize;
             warn(format_args!(
@@ -135,7 +133,8 @@ impl<C: StackConfig> Checker<'_, C> {
         }
         self.note_caller(&object.tracks.freed);
         // If the system refuses, a later misuse is detected only by the object's state.
-        let _ = self.arena().os().set_accessible(self.page(number), GUARD_PAGE, false);
+        let (page, bytes) = (self.page(number), self.page_bytes());
+        let _ = self.arena().os().set_accessible(page, bytes, false);
         // If this thread holds the lock, losing the page for ever is better than a deadlock.
         if let Some(mut free) = self.checks.guards.free.lock_of_others() {
             free.push(number);

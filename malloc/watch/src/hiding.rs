@@ -11,31 +11,32 @@ use quarry_sys::own_stack;
 const MOST_HIDDEN_FRAMES: u64 = (1 << 30) >> FRAME_SHIFT;
 
 impl<C: StackConfig> Checker<'_, C> {
-    /// The last frame of the block at an address, which is or may become the block's guard.
-    fn guard_page(&self, start: usize) -> Option<Pfn> {
+    /// The frames at the end of the block at an address that are or may become its guard.
+    fn guard_page(&self, start: usize) -> Option<(Pfn, u32)> {
         let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(start))?;
         let frames = self.frames().link(pfn);
-        self.has_guard_page(frames).then(|| pfn.plus(frames - 1))
+        let guard = self.guard_frames(frames);
+        (guard > 0).then(|| (pfn.plus(frames - guard), guard))
     }
 
     /// Makes the last page of a large slot's block a guard, if the system permits it.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
-        if let Some(page) = self.guard_page(slot.start) {
-            self.stack.pages().zones().guard(page, 1);
+        if let Some((first, count)) = self.guard_page(slot.start) {
+            self.stack.pages().zones().guard(first, count);
         }
     }
 
     /// Ends the guard of the block at an address, if it has one; false if the system refuses.
     pub(super) fn open_guard_page(&self, start: usize) -> bool {
-        let is_guard = |page: &Pfn| self.frames().kind(*page) == Kind::GUARD;
+        let is_guard = |page: &(Pfn, u32)| self.frames().kind(page.0) == Kind::GUARD;
         let page = self.guard_page(start).filter(is_guard);
-        page.is_none_or(|page| self.stack.pages().zones().unguard(page, 1))
+        page.is_none_or(|(first, count)| self.stack.pages().zones().unguard(first, count))
     }
 
     /// Makes a large freed object inaccessible for a while; returns whether it did.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
         let pfn = self.arena().pfn(core::ptr::with_exposed_provenance(slot.start));
-        let Some(pfn) = pfn.filter(|_| self.arena().has_small_pages()) else { return false };
+        let Some(pfn) = pfn else { return false };
         let frames = self.frames().link(pfn);
         frames >= LEAST_FRAMES && own_stack::run(|| self.hide_frames(slot, shape, (pfn, frames)))
     }

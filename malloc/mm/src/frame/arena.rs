@@ -19,7 +19,7 @@
 //! mapped pageblocks (the kernel has at least as many mappings); frames below `span` have metadata.
 
 use super::block_bits::{Bit, BlockBits};
-use super::order::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
@@ -126,12 +126,6 @@ impl Arena {
     #[must_use]
     pub fn span_blocks(&self) -> u32 {
         self.span.load(Relaxed)
-    }
-
-    /// Returns whether a page of the system is one frame. A larger page may hold several blocks.
-    #[must_use]
-    pub fn has_small_pages(&self) -> bool {
-        self.os.page_size() == FRAME_BYTES
     }
 
     pub(super) fn pageblocks(&self) -> u32 {

@@ -8,7 +8,8 @@
 //! A withheld block has no memory, but counts as used. A request gets this block if it finds no
 //! other memory.
 
-use crate::frame::{Arena, FRAME_SHIFT, Pfn};
+use crate::frame::{Arena, FRAME_SHIFT, Pfn, page_bytes};
+use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsError;
@@ -26,9 +27,10 @@ pub struct Block<T> {
 }
 
 impl<T> Block<T> {
-    /// Makes the block inaccessible and purges it; returns whether any part is inaccessible now.
+    /// Makes the pages of the system inside the block inaccessible, and purges them; returns
+    /// whether any is inaccessible now.
     pub fn hide(&self, arena: &Arena) -> bool {
-        let (address, bytes) = (arena.address(self.pfn), (self.frames as usize) << FRAME_SHIFT);
+        let Some((address, bytes)) = self.pages(arena) else { return false };
         match arena.os().set_accessible(address, bytes, false) {
             Ok(()) => {
                 // If the system refuses, the block's pages stay in memory.
@@ -44,8 +46,18 @@ impl<T> Block<T> {
 
     /// Makes the block accessible again; returns whether this succeeded.
     pub fn show(&self, arena: &Arena) -> bool {
-        let bytes = (self.frames as usize) << FRAME_SHIFT;
-        arena.os().set_accessible(arena.address(self.pfn), bytes, true).is_ok()
+        let pages = self.pages(arena);
+        pages.is_none_or(|(address, bytes)| arena.os().set_accessible(address, bytes, true).is_ok())
+    }
+
+    /// The pages of the system that lie inside the block. A page at its edge may hold others' data.
+    #[inline(never)]
+    fn pages(&self, arena: &Arena) -> Option<(NonNull<u8>, usize)> {
+        let (page, start) = (page_bytes(arena.os()), arena.address(self.pfn));
+        let before = start.align_offset(page);
+        let bytes = ((self.frames as usize) << FRAME_SHIFT).checked_sub(before)? & !(page - 1);
+        // SAFETY: `before` bytes of the block lie before the page.
+        (bytes > 0).then(|| (unsafe { start.add(before) }, bytes))
     }
 }
 

@@ -39,9 +39,6 @@ impl<C: StackConfig> Stack<C> {
             return false;
         }
         self.withheld.since_ns.store(now, Relaxed);
-        if !self.arena().has_small_pages() {
-            return false;
-        }
         let mut ring = self.withheld.ring.lock();
         let before = ring.pop();
         if let Some(before) = before

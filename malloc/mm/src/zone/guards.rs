@@ -5,15 +5,16 @@
 
 use super::huge;
 use super::zones::Zones;
-use crate::frame::{FRAME_BYTES, Kind, Pfn};
+use crate::frame::{FRAME_BYTES, Kind, Pfn, page_bytes};
 use quarry_sys::os;
 
 impl Zones {
     /// Makes `count` frames of one pageblock, which the caller has taken, a guard. Returns false,
-    /// and leaves them accessible, if the system refuses, or if its pages are larger than frames.
+    /// and leaves them accessible, if the system refuses, or if they are no whole pages of it.
     pub fn guard(&self, first: Pfn, count: u32) -> bool {
         let arena = self.arena();
-        if !arena.has_small_pages() {
+        let frames = (page_bytes(arena.os()) / FRAME_BYTES) as u32;
+        if !first.0.is_multiple_of(frames) || !count.is_multiple_of(frames) {
             return false;
         }
         huge::make_hole(self.memory(), first);

@@ -287,6 +287,7 @@ fn random_requests_under_checks() {
         fix_checks(checks);
         random_requests(Backing::Linux, 4 << 10, 3);
         random_requests(Backing::Fake, 16 << 10, 2);
+        random_requests(Backing::Linux, 64 << 10, 2);
     }
     fix_checks(CheckOptions::OFF);
 }

@@ -2,12 +2,13 @@
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, small};
 use quarry_mm::heap::options::StackOptions;
-use quarry_mm::heap::{CheckFlags, CheckOptions};
+use quarry_mm::heap::{CheckFlags, CheckOptions, Sampling};
 use quarry_mm::pcp::V6_18;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Entry, Instrument, Request, Stack, StackConfig, StackHost, Watch};
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::{Object, VirtualSlots};
+use quarry_sys::primitive::Ordering;
 use quarry_watch::profile::layout::{Head, MOST_FRAMES, words};
 use quarry_watch::profile::{Area, ProfileKind, ProfileOptions};
 use quarry_watch::{AllInstruments, HeapProfile};
@@ -33,7 +34,15 @@ impl StackConfig for Profiled {
 }
 
 fn bed<C: StackConfig<PerCpu = VirtualSlots, Pages = V6_18>>(options: &StackOptions) -> Bed<C> {
-    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    bed_of_pages(4096, options)
+}
+
+fn bed_of_pages<C>(page_size: usize, options: &StackOptions) -> Bed<C>
+where
+    C: StackConfig<PerCpu = VirtualSlots, Pages = V6_18>,
+{
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, page_size)));
+    os.protects.store(true, Ordering::Relaxed);
     Bed::on(os, options, |percpu: &VirtualSlots| percpu.choice().declare(2, || 0)).expect("memory")
 }
 
@@ -73,6 +82,7 @@ fn play<C: StackConfig>(stack: &Stack<C>) {
 fn a_stack_without_instruments_serves_requests() {
     let mut options = with_heap();
     options.checks = CheckOptions { debug: CheckFlags::SANITY, harden: true, ..CheckOptions::OFF };
+    play(&bed_of_pages::<Plain>(64 << 10, &options).stack);
     let bed = bed::<Plain>(&options);
     play(&bed.stack);
     bed.stack.switch_instrument(Instrument::Debug, true);
@@ -154,4 +164,81 @@ fn small_hardened_objects_need_no_slow_path() {
     // SAFETY: only this test uses the block.
     unsafe { stack.free(large) };
     assert_eq!(stack.validate(), Ok(()));
+}
+
+/// The first byte at or after an address that the process cannot read, within 256 KiB.
+fn first_fault(address: usize) -> Option<usize> {
+    let is_readable = |at: usize| {
+        let mut byte = 0_u8;
+        let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: 1 };
+        // SAFETY: the kernel writes one byte, and refuses addresses that cannot be read.
+        unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == 1 }
+    };
+    let next = |at: usize| Some((at / 4096 + 1) * 4096);
+    let places = std::iter::successors(Some(address), |at| next(*at));
+    places.take_while(|at| at - address <= 256 << 10).find(|at| !is_readable(*at))
+}
+
+/// A guard is a page of the system. An overflow ends at its start, and no object lies in it.
+#[test]
+fn guards_are_pages_of_the_system() {
+    for page in [4 << 10, 16 << 10, 64 << 10] {
+        let mut options = with_heap();
+        options.checks = CheckOptions { harden: true, ..CheckOptions::OFF };
+        let bed = bed_of_pages::<VirtualConfig<Sheaf>>(page, &options);
+        let stack = &bed.stack;
+        let sizes = [1, 100, 1000, 5000, 30_000, 40_000, 100_000, 1 << 20];
+        let mut objects = Vec::new();
+        for (size, turn) in sizes.iter().flat_map(|size| (0..20).map(move |turn| (*size, turn))) {
+            let object = stack.alloc(size).expect("memory");
+            let end = object.as_ptr() as usize + size;
+            // SAFETY: the object has `size` bytes, and only this test uses it.
+            unsafe { object.as_ptr().write_bytes(turn, size) };
+            let fault = first_fault(end).expect("a guard");
+            assert!(fault.is_multiple_of(page), "{size} bytes, pages of {page}: {fault:#x}");
+            // The length of a slab, or what rounds a large block up to pages.
+            let most = if size < 32 << 10 { 128 << 10 } else { page + 8192 };
+            assert!(fault - end <= most, "{size} bytes, pages of {page}: {}", fault - end);
+            objects.push((object, size, turn));
+        }
+        assert_eq!(stack.validate(), Ok(()));
+        for (object, size, turn) in objects {
+            // SAFETY: only this test uses the object, which is freed once.
+            unsafe {
+                let bytes = core::slice::from_raw_parts(object.as_ptr(), size);
+                assert!(bytes.iter().all(|byte| *byte == turn), "{size} bytes");
+                stack.free(object);
+            }
+        }
+        stack.watch.1.look_at_all(stack);
+        assert_eq!(stack.validate(), Ok(()));
+    }
+}
+
+/// Each sampled object has a page of the system between two guards.
+#[test]
+fn sampled_objects_lie_between_pages_of_the_system() {
+    for (page, count) in [(4 << 10, 255), (16 << 10, 63), (64 << 10, 15)] {
+        let mut options = with_heap();
+        options.checks = CheckOptions { guard: Sampling::All, ..CheckOptions::OFF };
+        let bed = bed_of_pages::<VirtualConfig<Sheaf>>(page, &options);
+        let stack = &bed.stack;
+        let objects: Vec<_> = (0..count).map(|_| stack.alloc(1000).expect("memory")).collect();
+        for object in &objects {
+            let start = object.as_ptr() as usize / page * page;
+            assert_eq!(first_fault(start - page), Some(start - page), "the guard before it");
+            assert_eq!(first_fault(start), Some(start + page), "the guard after it");
+        }
+        let mut places: Vec<_> = objects.iter().map(|at| at.as_ptr() as usize / page).collect();
+        places.dedup();
+        assert_eq!(places.len(), count, "each has its own page");
+        let freed = objects[0].as_ptr() as usize;
+        for object in objects {
+            // SAFETY: only this test uses the object, which is freed once.
+            unsafe { stack.free(object) };
+        }
+        assert_eq!(first_fault(freed), Some(freed), "a freed object faults");
+        assert_eq!(stack.validate(), Ok(()));
+    }
 }

@@ -7,17 +7,22 @@
 //! ```text
 //! guard | guard | object 0 | guard | object 1 | guard | .. | object 254 | guard
 //! ```
+//! The pool has 2 MiB: a system with larger pages has fewer objects.
 
 use super::record::{Seal, Tracks};
 use super::zones::Range;
 use quarry_sys::primitive::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use quarry_sys::primitive::{AtomicU8, AtomicUsize};
 
-/// Number of objects in the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`): 2 MiB with their guards.
-pub(crate) const GUARDED_OBJECTS: usize = 255;
-/// Bytes of a page, whether of an object or a guard.
-pub(crate) const GUARD_PAGE: usize = 4096;
-pub(crate) const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
+/// Maximum number of objects in the pool (default of `CONFIG_KFENCE_NUM_OBJECTS`).
+pub(crate) const MOST_GUARDED: usize = 255;
+/// With guards, `MOST_GUARDED` objects with pages of 4 KiB.
+pub(crate) const POOL_BYTES: usize = 2 << 20;
+
+/// Number of objects in the pool, with pages of `page` bytes.
+pub(crate) fn guarded_objects(page: usize) -> usize {
+    (POOL_BYTES / (2 * page)).saturating_sub(1).min(MOST_GUARDED)
+}
 
 /// `0xaa ^ (address & 7)` for each byte (`KFENCE_CANARY_PATTERN_U8`, Linux 6.18, `mm/kfence`).
 const CANARY: u64 = u64::from_le_bytes([0xaa, 0xab, 0xa8, 0xa9, 0xae, 0xaf, 0xac, 0xad]);
@@ -62,65 +67,65 @@ impl GuardedObject {
         Range { start: self.address.load(Relaxed), bytes: self.size.load(Relaxed) }
     }
 
-    fn rest(&self) -> [Range; 2] {
+    fn rest(&self, page: usize) -> [Range; 2] {
         let user = self.user();
-        let page = user.start & !(GUARD_PAGE - 1);
+        let start = user.start & !(page - 1);
         let end = user.start + user.bytes;
         [
-            Range { start: page, bytes: user.start - page },
-            Range { start: end, bytes: page + GUARD_PAGE - end },
+            Range { start, bytes: user.start - start },
+            Range { start: end, bytes: start + page - end },
         ]
     }
 
-    /// Writes the canaries.
+    /// Writes the canaries into the object's page of `page` bytes.
     ///
     /// # Safety
     /// The object is in use, its page is accessible, and the program does not know of it yet.
-    pub(crate) unsafe fn arm(&self) {
+    pub(crate) unsafe fn arm(&self, page: usize) {
         // SAFETY: the two ranges lie in the object's page, which is accessible.
-        self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
+        self.rest(page).into_iter().for_each(|range| unsafe { range.fill(CANARY) });
     }
 
     /// The address of the first overwritten canary.
     ///
     /// # Safety
     /// The page of the object is accessible.
-    pub(crate) unsafe fn damage(&self) -> Option<usize> {
+    pub(crate) unsafe fn damage(&self, page: usize) -> Option<usize> {
         // SAFETY: the two ranges lie in the object's page, which is accessible.
-        self.rest().into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
+        self.rest(page).into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
     }
 }
 
 /// The offset of an object's page in the pool.
-pub(crate) fn page_of(number: usize) -> usize {
-    (number + 1) * 2 * GUARD_PAGE
+pub(crate) fn page_of(number: usize, page: usize) -> usize {
+    (number + 1) * 2 * page
 }
 
 /// The object in whose page, or in whose nearer half of a guard, this offset of the pool lies.
-pub(crate) fn nearest(offset: usize) -> usize {
-    let page = offset / GUARD_PAGE;
-    let pair = (page / 2).saturating_sub(1);
-    let is_first_half = offset % GUARD_PAGE < GUARD_PAGE / 2;
-    let number = if page % 2 == 1 && page > 1 && !is_first_half { pair + 1 } else { pair };
-    number.min(GUARDED_OBJECTS - 1)
+pub(crate) fn nearest(offset: usize, page: usize) -> usize {
+    let place = offset / page;
+    let pair = (place / 2).saturating_sub(1);
+    let is_first_half = offset % page < page / 2;
+    let number = if place % 2 == 1 && place > 1 && !is_first_half { pair + 1 } else { pair };
+    number.min(guarded_objects(page) - 1)
 }
 
-/// The position of `size` bytes at a multiple of `align`, at the left or right end of a page.
-pub(crate) fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
-    let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };
-    Range { start, bytes: size }
+/// The position of `size` bytes at a multiple of `align`, at the left or right end of `page`.
+pub(crate) fn place(page: Range, size: usize, align: usize, right: bool) -> Range {
+    let last = page.start + page.bytes - size.max(1);
+    Range { start: if right { last & !(align - 1) } else { page.start }, bytes: size }
 }
 
 /// A queue of the numbers of free objects.
 pub(crate) struct FreePlaces {
-    ring: [u8; GUARDED_OBJECTS],
+    ring: [u8; MOST_GUARDED],
     first: u8,
     len: u8,
 }
 
 impl FreePlaces {
     pub(crate) const fn new() -> Self {
-        Self { ring: [0; GUARDED_OBJECTS], first: 0, len: 0 }
+        Self { ring: [0; MOST_GUARDED], first: 0, len: 0 }
     }
 
     /// Takes the number that was added first.
@@ -129,45 +134,55 @@ impl FreePlaces {
             return None;
         }
         let number = self.ring[usize::from(self.first)];
-        self.first = ((usize::from(self.first) + 1) % GUARDED_OBJECTS) as u8;
+        self.first = ((usize::from(self.first) + 1) % MOST_GUARDED) as u8;
         self.len -= 1;
         Some(usize::from(number))
     }
 
     /// Adds a number at the end.
     pub(crate) fn push(&mut self, number: usize) {
-        let place = (usize::from(self.first) + usize::from(self.len)) % GUARDED_OBJECTS;
+        let place = (usize::from(self.first) + usize::from(self.len)) % MOST_GUARDED;
         self.ring[place] = number as u8;
         self.len += 1;
     }
 }
 
-const _: () = assert!(GUARDED_OBJECTS <= u8::MAX as usize);
+const _: () = assert!(MOST_GUARDED <= u8::MAX as usize);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PAGES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
+
     #[test]
     fn an_address_beside_an_object_is_the_objects() {
-        for number in 0..GUARDED_OBJECTS {
-            let page = page_of(number);
-            for offset in [page - 1, page, page + GUARD_PAGE - 1, page + GUARD_PAGE] {
-                assert_eq!(nearest(offset), number, "{offset:#x}");
+        assert_eq!(PAGES.map(guarded_objects), [255, 63, 15]);
+        for page in PAGES {
+            for number in 0..guarded_objects(page) {
+                let start = page_of(number, page);
+                for offset in [start - 1, start, start + page - 1, start + page] {
+                    assert_eq!(nearest(offset, page), number, "{offset:#x}");
+                }
             }
+            let last = guarded_objects(page) - 1;
+            assert_eq!((nearest(0, page), nearest(POOL_BYTES - 1, page)), (0, last));
+            assert_eq!(page_of(last, page) + 2 * page, POOL_BYTES, "the last guard");
         }
-        assert_eq!((nearest(0), nearest(POOL_BYTES - 1)), (0, GUARDED_OBJECTS - 1));
     }
 
     #[test]
     fn objects_lie_in_their_page_at_their_alignment() {
-        for size in 0..=GUARD_PAGE {
-            for align in [16, 64, GUARD_PAGE] {
-                for right in [false, true] {
-                    let range = place(1 << 20, size, align, right);
-                    assert!(range.start.is_multiple_of(align));
-                    assert!(range.start >= 1 << 20);
-                    assert!(range.start + size.max(1) <= (1 << 20) + GUARD_PAGE);
+        for bytes in PAGES {
+            let page = Range { start: 1 << 20, bytes };
+            for size in (0..=4096).chain([bytes - 1, bytes]) {
+                for align in [16, 64, 4096] {
+                    for right in [false, true] {
+                        let range = place(page, size, align, right);
+                        assert!(range.start.is_multiple_of(align));
+                        assert!(range.start >= page.start);
+                        assert!(range.start + size.max(1) <= page.start + bytes);
+                    }
                 }
             }
         }
@@ -176,10 +191,10 @@ mod tests {
     #[test]
     fn places_are_reused_as_late_as_possible() {
         let mut places = FreePlaces::new();
-        (0..GUARDED_OBJECTS).for_each(|number| places.push(number));
+        (0..MOST_GUARDED).for_each(|number| places.push(number));
         for round in 0..1000 {
             let number = places.pop().expect("there are some");
-            assert_eq!(number, round % GUARDED_OBJECTS);
+            assert_eq!(number, round % MOST_GUARDED);
             places.push(number);
         }
     }

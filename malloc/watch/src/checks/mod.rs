@@ -16,4 +16,4 @@ pub(super) use record::{Seal, Shape, Slot};
 pub use state::Checks;
 pub(super) use state::{Freed, STRIPES, WAYS};
 pub(super) use track::{Track, Tracked};
-pub(super) use zones::{Damage, Parts};
+pub(super) use zones::{Damage, Parts, Range};

@@ -104,6 +104,8 @@ pub struct Checks {
 pub(crate) struct GuardState {
     /// The pool's address; 0 without a pool.
     pub(crate) base: AtomicUsize,
+    /// Bytes of each page of the pool.
+    pub(crate) page: AtomicUsize,
     pub(crate) objects: AtomicPtr<GuardedObject>,
     pub(crate) free: CountedLock<FreePlaces>,
     /// Time of the next sample, by the coarse clock; 0 if the next request may be a sample.
@@ -121,6 +123,7 @@ impl Checks {
             shuffled: AtomicPtr::new(core::ptr::null_mut()),
             guards: GuardState {
                 base: AtomicUsize::new(0),
+                page: AtomicUsize::new(0),
                 objects: AtomicPtr::new(core::ptr::null_mut()),
                 free: CountedLock::new(FreePlaces::new()),
                 next_ns: AtomicU64::new(0),

@@ -1,11 +1,11 @@
 //! An operating system for tests: it counts its calls, fails those that a test chooses, records its
 //! mappings, and unmaps them at the end.
 
-use quarry_sys::os::{FakeOs, Linux, NotMoved, Os, OsError, OsResult};
+use quarry_sys::os::{FakeOs, Guard, Linux, NotMoved, Os, OsError, OsResult};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The system to which [`TestOs`] passes its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) enum Backing {
 pub(crate) struct TestOs {
     inner: Box<dyn Os + Send>,
     page_size: usize,
+    /// Makes memory inaccessible where a stack asks for it: a freed block may then be withheld.
+    pub(crate) protects: AtomicBool,
     calls: AtomicU64,
     /// The calls from `first` to `last` fail.
     first: AtomicU64,
@@ -76,6 +78,7 @@ impl TestOs {
                 Backing::Linux => Box::new(Linux),
             },
             page_size,
+            protects: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             first: AtomicU64::new(u64::MAX),
             last: AtomicU64::new(0),
@@ -201,6 +204,27 @@ unsafe impl Os for TestOs {
             Err(NotMoved::Unchanged) => {}
         }
         moved
+    }
+
+    fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
+        self.check_range(address, bytes);
+        if !self.protects.load(Ordering::Relaxed) {
+            return Err(OsError(libc::ENOSYS));
+        }
+        self.count()?;
+        self.inner.set_accessible(address, bytes, accessible)
+    }
+
+    fn guard(&self, address: NonNull<u8>, bytes: usize) -> OsResult<Guard> {
+        self.check_range(address, bytes);
+        self.count()?;
+        self.inner.guard(address, bytes)
+    }
+
+    fn unguard(&self, address: NonNull<u8>, bytes: usize, made: Guard) -> OsResult<()> {
+        self.check_range(address, bytes);
+        self.count()?;
+        self.inner.unguard(address, bytes, made)
     }
 
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
