@@ -75,6 +75,7 @@ steps_of_all=(
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
     "probes     samples by the kernel's uprobes, beside the heap profile's [build]"
+    "pinned     memory that redis pins, by call site, beside redis's own figure [build]"
     "services   Python, Node and Ruby services answer on Quarry as on glibc [build]"
     "deploy     the dashboard, the alerts and the manifests of docs/deploy, by their schemas"
     "tenants    queries of DataFusion in groups: spills, errors and charges"
@@ -273,6 +274,7 @@ step_lab_tests() {
 step_one_heap() { scripts/setup.sh one-heap; scripts/one-heap.sh; }
 
 step_probes() { scripts/probes.sh; }
+step_pinned() { scripts/pinned.sh; }
 # scripts/services.sh skips the services that cannot be installed.
 step_services() {
     scripts/setup.sh services
