@@ -1,19 +1,21 @@
 //! `quarry profile`: takes or reads a heap profile, and writes it in the chosen forms.
 
-use crate::live::{self, Taken, Wish};
+use crate::live::{self, Running, Taken, Wish};
 use crate::profile::{Profile, View};
+use crate::push::{PushArgs, Pusher};
 use crate::raw::Raw;
+use crate::symbols::Programs;
 use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use quarry_live::{Choice, Who};
+use quarry_live::{Choice, Process, Who};
 use quarry_mm::heap::options::parse_bytes;
 use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use quarry_watch::profile::DEFAULT_MEAN;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum number of call sites that [`held`] names.
 const MOST_HELD: usize = 3;
@@ -23,7 +25,7 @@ const MOST_HELD: usize = 3;
 /// Takes a profile of a running process (--pid), or reads a profile that a program has written
 /// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it in the form that
 /// the ending of each --output names: .pb.gz for pprof, .svg for a flame graph, .raw as the program
-/// wrote it, .txt for the text.
+/// wrote it, .txt for the text. --push sends it to a collector of profiles.
 ///
 /// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
 /// --mean bytes; the figures are estimates for all objects.
@@ -35,9 +37,9 @@ pub struct ProfileArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     choice: Choice,
-    /// Seconds for which to profile.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
-    seconds: f64,
+    /// Seconds for which to profile [default: 10; with --every until the process ends].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<f64>,
     /// Seconds to wait for the process to react, which it does when it next takes memory on a slow
     /// path.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
@@ -63,6 +65,8 @@ pub struct ProfileArgs {
     /// Number of call sites in the text.
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
+    #[command(flatten)]
+    push: PushArgs,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -161,6 +165,10 @@ impl Drop for Output<'_> {
 /// # Errors
 /// If the process yields no profile, or the profile cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
+    let pusher = args.push.pusher();
+    if let (Some(pusher), Some(every)) = (&pusher, args.push.every) {
+        return push_every(args, pusher, Duration::from_secs_f64(every));
+    }
     // The files are opened first, so that a user learns of an error before the profile is taken.
     let outputs: Vec<Output> =
         args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
@@ -185,10 +193,66 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
             Form::Text => Ok(text::write(&shown, args.view, args.top, file)?),
         })?;
     }
-    if args.output.is_empty() {
-        text::write(&shown, args.view, args.top, out)?;
+    match pusher {
+        Some(pusher) => pusher.push(&shown, args.view)?,
+        None if args.output.is_empty() => text::write(&shown, args.view, args.top, out)?,
+        None => {}
     }
     Ok(())
+}
+
+/// Keeps one profile on, and pushes what was allocated since the last push, and what is in use.
+fn push_every(args: &ProfileArgs, pusher: &Pusher, every: Duration) -> Result<()> {
+    if args.view == View::Pinned {
+        bail!("--every is not for --view pinned: a process counts pins when its profile ends");
+    }
+    let (process, wish) = wished(args)?;
+    let who = process.who().clone();
+    let mut running = Running::start(process, &wish, || false)?;
+    running.tell_if_it_was_on();
+    let _ = writeln!(io::stderr(), "quarry: a profile of {who}, pushed every {}", lasts(every));
+    let end = args.seconds.map(Duration::from_secs_f64);
+    let push = |state: &Profile| pusher.push(state, args.view);
+    let pushed = push_until(&mut running, &who, end, every, push);
+    running.finish()?;
+    pushed
+}
+
+fn push_until(
+    running: &mut Running,
+    who: &Who,
+    end: Option<Duration>,
+    every: Duration,
+    push: impl Fn(&Profile) -> Result<()>,
+) -> Result<()> {
+    let (began, mut due) = (Instant::now(), every);
+    let (mut programs, mut last) = (Programs::new(), None);
+    loop {
+        let until = end.map_or(due, |end| end.min(due));
+        let lives = running.wait(|| began.elapsed() >= until);
+        let taken = running.so_far()?;
+        let mut state = Profile::with(&taken.raw, &taken.root, &mut programs);
+        state.process = who.clone();
+        let is_over = !lives || taken.raw.session % 2 == 0 || end.is_some_and(|end| end <= until);
+        let since = match &last {
+            Some(last) => state.clone().since(last),
+            None => state.clone(),
+        };
+        match push(&since) {
+            Ok(()) => last = Some(state),
+            Err(error) if last.is_none() || is_over => return Err(error),
+            // The next push has what this one should have had.
+            Err(error) => eprintln!("quarry: {error:#}; the next try is in {}", lasts(every)),
+        }
+        if is_over {
+            return Ok(());
+        }
+        due = (due + every).max(began.elapsed());
+    }
+}
+
+fn lasts(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(time)
 }
 
 /// Prints the `most` call sites whose objects were allocated during the profile and are still in
@@ -215,6 +279,15 @@ fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf, Option<Who>)> {
     if let Some(file) = &args.file {
         return Ok((live::load(file)?, PathBuf::from("/"), None));
     }
+    let (process, wish) = wished(args)?;
+    let (who, time) =
+        (process.who().clone(), Duration::from_secs_f64(args.seconds.unwrap_or(10.0)));
+    let _ = writeln!(io::stderr(), "quarry: a profile of {who} for {}", lasts(time));
+    let taken = live::take(process, &wish, |passed| passed.is_some_and(|it| it >= time))?;
+    Ok((taken.raw, taken.root, Some(who)))
+}
+
+fn wished(args: &ProfileArgs) -> Result<(Process, Wish)> {
     let wish = Wish {
         patience: Duration::from_secs_f64(args.wait),
         mean: args.mean,
@@ -223,9 +296,5 @@ fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf, Option<Who>)> {
     };
     let process = args.choice.only()?;
     live::wait_for_record(&process, wish.patience)?;
-    let (who, time) = (process.who().clone(), Duration::from_secs_f64(args.seconds));
-    let lasts = humantime::format_duration(time);
-    let _ = writeln!(io::stderr(), "quarry: a profile of {who} for {lasts}");
-    let taken = live::take(process, &wish, |passed| passed.is_some_and(|it| it >= time))?;
-    Ok((taken.raw, taken.root, Some(who)))
+    Ok((process, wish))
 }

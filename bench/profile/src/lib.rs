@@ -2,7 +2,8 @@
 //! writes pprof, flame graphs or text. In this crate a sample is an object that a profile recorded.
 //!
 //! Order of the files, each using only those before it: `raw`, `maps`, `line`, `program`,
-//! `symbols`, `profile`; `pprof`, `flame`, `text`; `bell`, `live`; `command`.
+//! `symbols`, `profile`; `protobuf`, `pprof`, `otlp`, `flame`, `text`; `bell`, `live`; `push`,
+//! `command`.
 
 mod bell;
 mod command;
@@ -10,10 +11,13 @@ mod flame;
 mod line;
 mod live;
 mod maps;
+mod otlp;
 mod perf_map;
 mod pprof;
 mod profile;
 mod program;
+mod protobuf;
+mod push;
 mod raw;
 mod symbols;
 mod text;

@@ -87,51 +87,92 @@ pub fn take(
     wish: &Wish,
     is_over: impl Fn(Option<Duration>) -> bool,
 ) -> Result<Taken> {
-    wait_for_record(&process, wish.patience)?;
-    let (record, at) = process.shared_record()?.with_context(|| {
-        format!("{} has closed the descriptor of its statistics page", process.who())
-    })?;
-    let mut target = Target { process, maps: Vec::new() };
-    let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |raw| raw.session);
-    let was_on = before % 2 == 1;
-    let wished = if wish.pins { wish_for_pins(wish.mean) } else { wish_for(wish.mean, wish.frees) };
-    let bell = Bell::ring(&record, at, wished)?;
-    let file = wait_for_start(&mut target, wish.patience, before, || is_over(None))?;
+    let mut running = Running::start(process, wish, || is_over(None))?;
     let began = Instant::now();
-    let mut next_look = Instant::now();
-    while !is_over(Some(began.elapsed())) && target.process.is_alive() {
-        if Instant::now() >= next_look {
-            target.look_at_maps();
-            next_look = Instant::now() + Duration::from_secs(1);
+    running.wait(|| is_over(Some(began.elapsed())));
+    running.tell_if_it_was_on();
+    running.finish()
+}
+
+/// A profile that is on in a process, because this value lives or because it was on already.
+pub(crate) struct Running {
+    target: Target,
+    file: File,
+    bell: Bell,
+    was_on: bool,
+    pins: bool,
+}
+
+impl Running {
+    /// Waits until the process has begun a profile.
+    pub(crate) fn start(process: Process, wish: &Wish, is_over: impl Fn() -> bool) -> Result<Self> {
+        wait_for_record(&process, wish.patience)?;
+        let (record, at) = process.shared_record()?.with_context(|| {
+            format!("{} has closed the descriptor of its statistics page", process.who())
+        })?;
+        let mut target = Target { process, maps: Vec::new() };
+        let before = target.profile().and_then(|file| read(&file).ok()).map_or(0, |it| it.session);
+        let was_on = before % 2 == 1;
+        let wished =
+            if wish.pins { wish_for_pins(wish.mean) } else { wish_for(wish.mean, wish.frees) };
+        let bell = Bell::ring(&record, at, wished)?;
+        let file = wait_for_start(&mut target, wish.patience, before, is_over)?;
+        Ok(Self { target, file, bell, was_on, pins: wish.pins })
+    }
+
+    /// Tells the user if this profile began before it was asked for.
+    pub(crate) fn tell_if_it_was_on(&self) {
+        if self.was_on {
+            let who = self.target.process.who();
+            eprintln!("quarry: a profile of {who} was on already: this is it, from its start");
         }
-        thread::sleep(LOOK);
     }
-    target.look_at_maps();
-    let mut raw = read(&file)?;
-    anyhow::ensure!(!wish.pins || raw.has_pins, "{}", NO_PINS);
-    if raw.stopped_ns == 0 && raw.started_ns != 0 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        raw.stopped_ns = now.as_nanos() as u64;
-    }
-    if !was_on {
-        let give_up = Instant::now() + END;
-        bell.stop(|| {
-            let is_over = || read(&file).is_ok_and(|raw| raw.session % 2 == 0);
-            Instant::now() >= give_up || !target.process.is_alive() || is_over()
-        });
-        if wish.pins {
-            // The process counts pins at the end.
-            Raw { sites: raw.sites, words: raw.words, .. } = read(&file)?;
+
+    /// Waits until `is_over` returns true; returns false if the process ended before.
+    pub(crate) fn wait(&mut self, is_over: impl Fn() -> bool) -> bool {
+        let mut next_look = Instant::now();
+        while !is_over() {
+            if !self.target.process.is_alive() {
+                return false;
+            }
+            if Instant::now() >= next_look {
+                self.target.look_at_maps();
+                next_look = Instant::now() + Duration::from_secs(1);
+            }
+            thread::sleep(LOOK);
         }
+        true
     }
-    raw.maps = std::mem::take(&mut target.maps);
-    if was_on {
-        eprintln!(
-            "quarry: a profile of {} was on already: this is it, from its start",
-            target.process.who()
-        );
+
+    /// The profile until now.
+    pub(crate) fn so_far(&mut self) -> Result<Taken> {
+        self.target.look_at_maps();
+        let mut raw = read(&self.file)?;
+        anyhow::ensure!(!self.pins || raw.has_pins, "{}", NO_PINS);
+        if raw.stopped_ns == 0 && raw.started_ns != 0 {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            raw.stopped_ns = now.as_nanos() as u64;
+        }
+        raw.maps.clone_from(&self.target.maps);
+        Ok(Taken { raw, root: self.target.folder().join("root") })
     }
-    Ok(Taken { raw, root: target.folder().join("root") })
+
+    /// Ends the profile, unless it was on before.
+    pub(crate) fn finish(mut self) -> Result<Taken> {
+        let mut taken = self.so_far()?;
+        if !self.was_on {
+            let give_up = Instant::now() + END;
+            self.bell.stop(|| {
+                let is_over = || read(&self.file).is_ok_and(|raw| raw.session % 2 == 0);
+                Instant::now() >= give_up || !self.target.process.is_alive() || is_over()
+            });
+            if self.pins {
+                // The process counts pins at the end.
+                Raw { sites: taken.raw.sites, words: taken.raw.words, .. } = read(&self.file)?;
+            }
+        }
+        Ok(taken)
+    }
 }
 
 /// Waits until the process has a record, which it lacks shortly after its start or its fork.

@@ -5,7 +5,7 @@ use crate::line::Line;
 use crate::maps;
 use crate::perf_map::PerfMap;
 use crate::raw::{Count, Raw, Site, SiteKind};
-use crate::symbols::{Place, Symbols};
+use crate::symbols::{Place, Programs, Symbols};
 use clap::ValueEnum;
 use quarry_live::{Label, Who};
 use std::collections::HashMap;
@@ -76,6 +76,10 @@ impl Stack {
     /// The functions, inlined ones included, the callee first.
     pub(crate) fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
         self.frames.iter().flat_map(|frame| &frame.place.lines)
+    }
+
+    fn addresses(&self) -> Vec<u64> {
+        self.frames.iter().map(|frame| frame.address).collect()
     }
 
     fn key(&self) -> Vec<Line> {
@@ -165,8 +169,14 @@ fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
 impl Profile {
     /// Names the call sites of a raw profile; `root` leads to the root folder of the process.
     pub(crate) fn of(raw: &Raw, root: &Path) -> Self {
+        Self::with(raw, root, &mut Programs::new())
+    }
+
+    /// As [`of`](Self::of), with files that an earlier profile has read.
+    pub(crate) fn with(raw: &Raw, root: &Path, programs: &mut Programs) -> Self {
         let compiled = PerfMap::of(root, raw.pid, raw.stopped_ns);
         let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root), compiled);
+        symbols.programs = std::mem::take(programs);
         let mut stacks: HashMap<&[u64], Stack> = HashMap::new();
         for site in &raw.sites {
             let stack = stacks.entry(&site.frames).or_insert_with(|| {
@@ -190,6 +200,7 @@ impl Profile {
         let samples = raw.sites.iter().filter(|site| site.kind != SiteKind::Frees);
         let program = symbols.mappings().first().and_then(|it| it.path.file_name());
         let name = Label::new(program.unwrap_or_default().as_encoded_bytes());
+        *programs = std::mem::take(&mut symbols.programs);
         Self {
             process: Who { pid: raw.pid, name },
             stacks: stacks.into_values().collect(),
@@ -229,6 +240,46 @@ impl Profile {
         }
         self.stacks.retain(|stack| stack.values != [0; VALUES.len()]);
         self
+    }
+
+    /// The profile without the allocations and frees that an earlier state of it had. Memory in
+    /// use and pinned memory stay as they are.
+    pub(crate) fn since(mut self, earlier: &Self) -> Self {
+        let flows = [View::Alloc, View::Frees].map(|view| [view.objects(), view.space()]);
+        let mut before: HashMap<Vec<u64>, [i64; VALUES.len()]> = HashMap::new();
+        for stack in &earlier.stacks {
+            let sum = before.entry(stack.addresses()).or_default();
+            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
+        }
+        for stack in &mut self.stacks {
+            let Some(sum) = before.get_mut(&stack.addresses()) else { continue };
+            for value in flows.into_iter().flatten() {
+                let old = sum[value].min(stack.values[value]);
+                stack.values[value] -= old;
+                sum[value] -= old;
+            }
+        }
+        self.stacks.retain(|stack| stack.values != [0; VALUES.len()]);
+        let passed = earlier.duration_ns.min(self.duration_ns);
+        Self {
+            started_ns: self.started_ns + passed,
+            duration_ns: self.duration_ns - passed,
+            ..self
+        }
+    }
+
+    /// Those of [`VALUES`] that the profile has: values of frees only if frees were traced.
+    pub(crate) fn values(&self) -> &'static [(&'static str, &'static str)] {
+        match (self.has_pins, self.traces_frees) {
+            (true, _) => &VALUES,
+            (false, true) => &VALUES[..VALUES.len() - 2],
+            (false, false) => &VALUES[..VALUES.len() - 4],
+        }
+    }
+
+    /// How many samples the estimates are from.
+    pub(crate) fn comment(&self) -> String {
+        format!("samples: {}, lost: {}", self.samples, self.lost)
     }
 
     /// The sum of one of [`VALUES`] over all call sites.
@@ -303,6 +354,21 @@ mod tests {
         // An object of 10 bytes is one in 100.5 with a mean of 1,000.
         assert_eq!(stack.values[6..], [201, 804_000]);
         assert_eq!((stack.oldest_ms, stack.samples[3].objects), (9_000, 2));
+    }
+
+    /// As a collector of profiles expects, which adds up what it gets.
+    #[test]
+    fn what_flows_is_since_the_earlier_state_and_what_is_held_is_not() {
+        let of = |sites, stopped_ns| {
+            let raw = Raw { started_ns: 5, stopped_ns, ..raw(sites) };
+            Profile::of(&raw, "/".as_ref())
+        };
+        let old = of(vec![site(&[1], 2, 100_000, 1), site(&[2], 3, 100_000, 3)], 15);
+        let new = of(vec![site(&[1], 5, 100_000, 2), site(&[2], 3, 100_000, 3)], 35);
+        let since = new.since(&old);
+        let [stack] = &since.stacks[..] else { panic!("the other has allocated nothing new") };
+        assert_eq!(stack.values[..4], [3, 300_000, 3, 300_000]);
+        assert_eq!((since.started_ns, since.duration_ns), (15, 20));
     }
 
     #[test]

@@ -18,10 +18,13 @@ pub(crate) struct Place {
     pub(crate) lines: Vec<Line>,
 }
 
+/// Files that were read, by path; `None` for what is no ELF file.
+pub(crate) type Programs = HashMap<PathBuf, Option<Program>>;
+
 /// Finds names for addresses in files.
 #[derive(Default)]
 pub struct Files {
-    programs: HashMap<PathBuf, Option<Program>>,
+    programs: Programs,
 }
 
 impl Files {
@@ -37,7 +40,7 @@ impl Files {
 /// Finds names for the addresses of one process.
 pub(crate) struct Symbols {
     mappings: Vec<Mapping>,
-    programs: HashMap<PathBuf, Option<Program>>,
+    pub(crate) programs: Programs,
     /// The root folder of the profiled process's files, as this command sees it.
     root: PathBuf,
     /// Functions that the process has compiled itself.
@@ -48,7 +51,7 @@ pub(crate) struct Symbols {
 impl Symbols {
     /// The symbols of a process with these mappings, whose root folder is at `root`.
     pub(crate) fn new(mappings: Vec<Mapping>, root: PathBuf, compiled: PerfMap) -> Self {
-        Self { mappings, programs: HashMap::new(), root, compiled, known: HashMap::new() }
+        Self { mappings, programs: Programs::new(), root, compiled, known: HashMap::new() }
     }
 
     /// The mappings.

@@ -6,6 +6,7 @@ mod errors;
 mod layouts;
 mod metrics;
 mod profile;
+mod push;
 mod run_stats;
 pub(crate) mod served;
 mod top;

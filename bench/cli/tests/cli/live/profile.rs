@@ -20,12 +20,12 @@ fn pprof(arguments: &[&str], file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn text(output: &Output) -> String {
+pub(super) fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const LEAKY: &str = r#"
+pub(super) const LEAKY: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 static void *volatile kept[50000];
@@ -67,7 +67,7 @@ int main()
 "#;
 
 /// Runs a program that leaks; returns the file with its profile.
-fn leak(shop: &Workshop, library: &Path, program: &Path) -> std::path::PathBuf {
+pub(super) fn leak(shop: &Workshop, library: &Path, program: &Path) -> std::path::PathBuf {
     let file = shop.path("leak.raw");
     let mut run = quarry();
     run.env("QUARRY_LIBRARY", library).env("QUARRY_PROFILE", &file);
