@@ -257,8 +257,14 @@ deb-arm64: ## the packages of the libraries for arm64, into target/deb-arm64
 dist: ## a tar archive of what make install installs, the same byte for byte from any folder
 	@scripts/dist.sh
 
+.PHONY: wheel npm
+wheel: ## a wheel with the command and the libraries, for pip, into target/packages
+	@scripts/wheel.sh
+npm: ## the same as a package for npm
+	@scripts/wheel.sh --npm
+
 .PHONY: dist-test
-dist-test: ## builds that archive in two folders, and compares
+dist-test: ## builds the archive, the wheel and npm's package in two folders, and compares
 	@scripts/dist-test.sh
 
 .PHONY: docs

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Builds the release archive from two copies of the sources in folders of different names, and
-# compares the archives byte for byte. It leaves out the libraries of other slab policies, because
-# they are built as the default one is.
+# Builds the release archive, the wheel and the package for npm from two copies of the sources in
+# folders of different names, and compares them byte for byte. It leaves out the libraries of other
+# slab policies, because they are built as the default one is; with --packages it leaves out the
+# archive, and so the lab, which takes most of the time to build.
+#
+#   scripts/dist-test.sh [--packages]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,11 +22,15 @@ for folder in one a/longer/way; do
     (
         cd "$place/$folder"
         unset CARGO_TARGET_DIR
-        scripts/dist.sh
+        mkdir -p target/dist target/packages
+        [[ ${1:-} == --packages ]] || scripts/dist.sh
+        scripts/wheel.sh
+        QUARRY_IS_BUILT=yes scripts/wheel.sh --npm
     )
-    mv "$place/$folder"/target/dist/*.tar.gz "$place/${folder%%/*}.tar.gz"
+    mkdir "$place/packed-${folder%%/*}"
+    mv "$place/$folder"/target/{dist,packages}/* "$place/packed-${folder%%/*}"
     rm -rf "${place:?}/$folder"
 done
-cmp "$place/one.tar.gz" "$place/a.tar.gz"
-tar --list --file "$place/one.tar.gz" | head -n 5
-echo "the archives of two folders are the same, byte for byte"
+diff -r "$place/packed-one" "$place/packed-a"
+ls "$place/packed-one"
+echo "what was packed in two folders is the same, byte for byte"

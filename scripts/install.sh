@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${TARGET:?make install calls this}" "${PREFIX:?}" "${LIBDIR:?}" "${MANDIR:?}" "${BASHDIR:?}"
-: "${ZSHDIR:?}" "${FISHDIR:?}" "${VERSION:?}" "${ABI:?}" "${SLABS:?}" "${DESTDIR=}"
+: "${ZSHDIR:?}" "${FISHDIR:?}" "${VERSION:?}" "${ABI:?}" "${SLABS?}" "${DESTDIR=}"
 : "${PROGRAMS_BUILT:?}"
 
 remove=

@@ -71,6 +71,7 @@ steps_of_all=(
     "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
     "install    Debian packages built, installed, used and removed; crates packaged [lab]"
+    "packages   a wheel and a package for npm, built twice, installed, used and removed"
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
     "one-heap   RocksDB, SQLite and zstd in a program in Rust, on one heap [build]"
@@ -258,6 +259,8 @@ step_policies() {
 step_install() {
     make --no-print-directory deb-lab && scripts/deb-test.sh && scripts/crates-test.sh
 }
+
+step_packages() { scripts/wheel-test.sh && scripts/dist-test.sh --packages; }
 
 step_lab_tests() {
     built lab tools/quarry-lab || return

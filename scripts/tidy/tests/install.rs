@@ -109,3 +109,19 @@ fn a_stage_has_no_list_of_folders_and_is_empty_afterwards() {
     place.run(&["--remove"], stage.to_str().unwrap(), Path::new("/usr"));
     assert_eq!(left(), [stage.clone()].into());
 }
+
+#[test]
+fn cargo_binstall_looks_for_the_archive_of_make_dist() {
+    let text = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let between = |text: &str, before: &str| {
+        let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("{before}"));
+        rest.split(['"', '\n']).next().unwrap().to_owned()
+    };
+    let manifest = text("bench/cli/Cargo.toml");
+    let name = between(&text("scripts/dist.sh"), "\nname=")
+        .replace("$version", "{ version }")
+        .replace("$machine", "x86_64");
+    let releases = "{ repo }/releases/download/v{ version }";
+    assert_eq!(between(&manifest, "pkg-url = \""), format!("{releases}/{name}.tar.gz"));
+    assert_eq!(between(&manifest, "bin-dir = \""), format!("{name}/bin/{{ bin }}"));
+}
