@@ -267,6 +267,10 @@ npm: ## the same as a package for npm
 dist-test: ## builds the archive, the wheel and npm's package in two folders, and compares
 	@scripts/dist-test.sh
 
+.PHONY: abi
+abi: ## what make build made, beside the symbols and types of the last version
+	@scripts/abi.sh
+
 .PHONY: docs
 docs: ## the documentation of the crates
 	@echo "==> rustdoc"
