@@ -31,6 +31,7 @@ mod hostile;
 mod life;
 mod limits;
 mod memory;
+mod migration;
 mod misuse;
 mod modes;
 mod page_cache;

@@ -13,8 +13,13 @@ pub mod record;
 use blocks::Records;
 
 /// Pages whose figures all stand between marks.
-pub const PAGES: [&str; 4] =
-    ["README.md", "docs/performance.md", "docs/engine-authors.md", "docs/kernel-developers.md"];
+pub const PAGES: [&str; 5] = [
+    "README.md",
+    "docs/performance.md",
+    "docs/engine-authors.md",
+    "docs/kernel-developers.md",
+    "docs/why.md",
+];
 
 /// The name of the block that `line` begins; `None` if it begins none.
 fn begins(line: &str) -> Option<&str> {
