@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 
 readonly target=${CARGO_TARGET_DIR:-target}
 readonly manifest=scripts/peers/Cargo.toml
-names=(jemalloc-new mimalloc2 mimalloc3 mimalloc-secure rpmalloc snmalloc hardened-malloc)
+names=(jemalloc-new mimalloc2 mimalloc3 mimalloc-secure rpmalloc snmalloc hardened-malloc
+    google-tcmalloc)
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'peers: %s\n' "$*" >&2; exit 1; }
@@ -59,12 +60,19 @@ version_of() {
             package=snmalloc-sys
             own=$(pinned $package)
             ;;
+        google-tcmalloc)
+            # It has no versions; the package says on which day it took the sources.
+            package=libtcmalloc-sys
+            own=$(sed -n "s/^## \[$(pinned $package)\].* - //p" "$sources/$package/CHANGELOG.md")
+            own="of ${own//-/.}"
+            ;;
         hardened-malloc)
             package=hardened-malloc-sys
             own="malloc of GrapheneOS $(pinned $package)"
             ;;
     esac
-    echo "${1%%[-0-9]*} $own, package $package $(pinned "$package")"
+    local name=${1%%[-0-9]*}
+    echo "${name/google/google/tcmalloc} $own, package $package $(pinned "$package")"
 }
 
 build_jemalloc() {
@@ -130,6 +138,24 @@ build_snmalloc() {
         -o "$1" -latomic -lpthread
 }
 
+# google/tcmalloc: the files that its package compiles, without the bridge to Rust, and with the
+# functions of the C library that it replaces. Bazel, its own build system, is in no registry.
+build_google_tcmalloc() {
+    local from=$sources/libtcmalloc-sys to=$peers/build/google-tcmalloc
+    local -x TO=$to FROM=$from/c_src
+    rm -rf "$to"
+    mkdir -p "$to"
+    {
+        sed -n 's#^ *"c_src/\(.*\.\(cc\|S\)\)",$#\1#p' "$from/build.rs" | grep -v malloc_bridge
+        echo tcmalloc/tcmalloc/tcmalloc.cc
+    } > "$to/files"
+    # shellcheck disable=SC2016  # The inner shell expands these.
+    xargs -P "$(nproc)" -I{} sh -c 'c++ -std=c++17 -O2 -w -DNDEBUG -DNOMINMAX -fPIC \
+        -DTCMALLOC_INTERNAL_8K_PAGES -I"$FROM/abseil-cpp" \
+        -I"$FROM/tcmalloc" -c "$FROM/$1" -o "$TO/$(echo "$1" | tr / _).o"' sh {} < "$to/files"
+    c++ -shared -o "$1" "$to"/*.o -lpthread
+}
+
 build() {
     local name=$1 into=$2
     case $name in
@@ -137,6 +163,7 @@ build() {
         mimalloc-secure) build_mimalloc "$into" 3 -DMI_SECURE=4 ;;
         mimalloc*) build_mimalloc "$into" "${name#mimalloc}" ;;
         hardened-malloc) build_hardened_malloc "$into" ;;
+        google-tcmalloc) build_google_tcmalloc "$into" ;;
         *) "build_$name" "$into" ;;
     esac
 }

@@ -65,7 +65,7 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
     Ok(Err(if !sought.packages.is_empty() {
         let packages = sought.packages.join(" or ");
         format!("{name}: not installed; it is in Debian's package {packages}")
-    } else if sought.files.is_empty() {
+    } else if sought.is_built {
         format!("{name}: not built; `make peers` builds it, and {PEERS_VARIABLE} names its folder")
     } else {
         format!(
@@ -237,7 +237,7 @@ mod tests {
         for known in &KNOWN.allocators {
             let advice = match known.packages.first() {
                 Some(package) => package,
-                None if known.files.is_empty() => "`make peers` builds it",
+                None if known.is_built => "`make peers` builds it",
                 None => "Debian has no package of it",
             };
             match look(&known.name).unwrap() {

@@ -33,11 +33,13 @@ impl Records {
     }
 }
 
-/// Columns of the peers' run, with the usual names of the allocators.
-const PEERS: [(&str, &str); 7] = [
+/// Columns of the peers' run, with the usual names of the allocators. The run of a machine on which
+/// one was not built lacks it.
+const PEERS: [(&str, &str); 8] = [
     ("glibc", "glibc"),
     ("jemalloc-new", "jemalloc"),
     ("tcmalloc", "gperftools"),
+    ("google-tcmalloc", "google/tcmalloc"),
     ("mimalloc2", "mimalloc"),
     ("mimalloc3", "mimalloc"),
     ("snmalloc", "snmalloc"),
@@ -169,13 +171,14 @@ fn head(run: &Run, first: &str, peers: &[&str], last: &str) -> Result<Vec<String
     Ok(cells)
 }
 
-fn columns() -> Vec<&'static str> {
-    PEERS.iter().map(|(column, _)| *column).collect()
+fn columns(run: &Run) -> Vec<&'static str> {
+    let there = PEERS.iter().filter(|(column, _)| run.version(column).is_some());
+    there.map(|(column, _)| *column).collect()
 }
 
 fn summary(run: &Run) -> Result<String, String> {
     // mimalloc 3 stands for mimalloc 2 too, so that the table is no wider than a screen.
-    let peers: Vec<&str> = columns().into_iter().filter(|peer| *peer != "mimalloc2").collect();
+    let peers: Vec<&str> = columns(run).into_iter().filter(|peer| *peer != "mimalloc2").collect();
     let mut rows = Vec::new();
     for (title, from, groups) in SUMMARY {
         let mut cells = vec![title.to_owned()];
@@ -190,7 +193,7 @@ fn summary(run: &Run) -> Result<String, String> {
 }
 
 fn groups(run: &Run) -> Result<String, String> {
-    let peers = columns();
+    let peers = columns(run);
     let mut rows = Vec::new();
     for (title, from, row) in GROUPS {
         let mut cells = vec![title.to_owned()];
@@ -208,7 +211,7 @@ fn sides(run: &Run) -> Result<String, String> {
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for (title, from, row) in GROUPS {
         let figures: Result<Vec<_>, _> =
-            columns().into_iter().map(|peer| figure(run, from, row, peer)).collect();
+            columns(run).into_iter().map(|peer| figure(run, from, row, peer)).collect();
         let figures = figures?;
         if figures.iter().all(|figure| figure.low > 1.0) {
             better.push(title);
@@ -307,7 +310,7 @@ fn slowest(run: &Run) -> Result<String, String> {
     let mut found = Vec::new();
     for from in ["time / quarry", "CPU / quarry"] {
         for row in run.table(from)?.rows.iter().filter(|row| !row[0].ends_with("(mean)")) {
-            for peer in columns() {
+            for peer in columns(run) {
                 found.push((figure(run, from, &row[0], peer)?, row[0].clone(), peer));
             }
         }
@@ -325,7 +328,7 @@ fn slowest(run: &Run) -> Result<String, String> {
 
 /// Resident memory of `sleep` on each allocator. [`idle_return`] writes what is held after frees.
 fn held(run: &Run) -> Result<String, String> {
-    let peers = columns();
+    let peers = columns(run);
     let mut cells = vec!["`sleep`, KiB".to_owned()];
     for column in peers.iter().chain([&"quarry"]) {
         let cell = run.cell("Resident memory of `sleep`", "small-process", column)?;

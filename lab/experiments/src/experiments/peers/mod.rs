@@ -35,7 +35,7 @@ use std::rc::Rc;
 /// wall-clock time of 4 KiB; for a program its CPU time (for a server: per request); for a small
 /// process the time to start `true`; for `start-` the time to start a shell or an interpreter. Six
 /// samples are the fewest that have intervals; with seven one disturbed round does no harm. With
-/// seven peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value
+/// eight peers, seven samples take a quarter of an hour on two CPUs. If a peer crashes, its value
 /// is missing and a line names the crash; a crash of glibc or Quarry fails the run.
 #[derive(Args)]
 pub(crate) struct Peers {
@@ -53,7 +53,7 @@ pub(crate) struct Peers {
 
 impl Defaults for Peers {
     const VARIANTS: &'static str =
-        "glibc,jemalloc-new,tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
+        "glibc,jemalloc-new,tcmalloc,google-tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
     const SAMPLES: &'static str = "7";
     const QUICK_SAMPLES: &'static str = "1";
 }
