@@ -30,7 +30,10 @@ root=$place/root
 mkdir "$place/upper" "$place/work" "$root"
 mount -t overlay -o "lowerdir=$lower,upperdir=$place/upper,workdir=$place/work" overlay "$root"
 # Programs of an interrupted step may still use the root; what stays mounted must not be removed.
-trap 'umount --lazy --recursive "$root"; rm -rf --one-file-system "$place"' EXIT
+# A second signal must not end this: `timeout` sends one to the shell and one to its group.
+trap 'trap "" HUP INT TERM
+    umount --lazy --recursive "$root"
+    rm -rf --one-file-system "$place"' EXIT
 mount -t proc proc "$root/proc"
 # A runner has sudo, and its user is allowed to use it.
 printf '#!/bin/sh\nexec "$@"\n' > "$root/usr/local/bin/sudo"
