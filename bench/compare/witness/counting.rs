@@ -110,13 +110,16 @@ fn add(field: usize, amount: u64) {
     field.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// Adds the bytes of a block, which may be null, to those held, and returns the block.
-fn held(block: *mut c_void) -> *mut c_void {
+/// Adds the bytes of a block, which may be null, to those held, and returns the block. `size` is
+/// what was asked for.
+fn held(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: null, or a block of glibc's.
     let bytes = unsafe { bytes_of(block) };
     add(layout::HELD, bytes);
     #[cfg(recording)]
-    crate::recording::born(block, bytes);
+    crate::recording::born(block, size as u64, bytes);
+    #[cfg(not(recording))]
+    let _ = size;
     block
 }
 
@@ -149,14 +152,14 @@ unsafe fn bytes_of(block: *mut c_void) -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: malloc has no preconditions.
-    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_malloc(size) }))
+    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_malloc(size) }), size)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let bytes = count.saturating_mul(size);
     // SAFETY: calloc has no preconditions.
-    held(counted(layout::ALLOCATIONS, bytes, || unsafe { __libc_calloc(count, size) }))
+    held(counted(layout::ALLOCATIONS, bytes, || unsafe { __libc_calloc(count, size) }), bytes)
 }
 
 #[unsafe(no_mangle)]
@@ -166,10 +169,11 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: as above.
     let new = counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) });
     if new.is_null() && size != 0 {
-        // Nothing has changed.
-        held(block);
+        // Nothing has changed. The size that was asked for is forgotten; the block's is near it.
+        // SAFETY: as above.
+        held(block, unsafe { bytes_of(block) } as usize);
     }
-    held(new)
+    held(new, size)
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +187,7 @@ unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
     // SAFETY: memalign has no preconditions.
-    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_memalign(alignment, size) }))
+    held(counted(layout::ALLOCATIONS, size, || unsafe { __libc_memalign(alignment, size) }), size)
 }
 
 #[unsafe(no_mangle)]

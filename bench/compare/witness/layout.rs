@@ -88,23 +88,25 @@ pub(crate) const FOLLOWED: usize = CLOCK + 3;
 pub(crate) const BORN: usize = CLOCK + 4;
 /// Blocks that were freed, by class of size, then of lifetime.
 pub(crate) const DIED: usize = BORN + SIZES;
-/// Classes of size: eight for each power of two from 16 bytes on, header of glibc included.
-pub(crate) const SIZES: usize = 8 * 23;
+/// Classes of size: up to 8 bytes, then eight for each power of two.
+pub(crate) const SIZES: usize = 1 + 8 * 24;
 /// Classes of lifetime: one for each power of two of the bytes that are asked for meanwhile.
 pub(crate) const AGES: usize = 64;
 
-/// The class of a block with its header of glibc, which has 8 bytes.
+/// The class of a request. A class ends at a multiple of a power of two and contains it, as those
+/// of allocators do: what is drawn from the class of 32 bytes is no larger than 32 bytes.
 pub(crate) fn size_class(bytes: u64) -> usize {
-    let power = bytes.max(16).ilog2();
-    let class = (power as usize - 4) * 8 + (bytes.max(16) >> (power - 3) & 7) as usize;
+    let Some(above) = bytes.checked_sub(1).filter(|it| *it >= 8) else { return 0 };
+    let power = above.ilog2();
+    let class = 1 + (power as usize - 3) * 8 + (above >> (power - 3) & 7) as usize;
     class.min(SIZES - 1)
 }
 
-/// The request of a block of a class, at a share of the way from its least to its largest.
+/// The request of a class, at a share of the way from its least to its largest.
 pub(crate) fn size_in(class: usize, within: f64) -> u64 {
-    let (power, step) = (class / 8 + 4, (class % 8) as u64);
-    let (low, width) = ((8 + step) << (power - 3), 1 << (power - 3));
-    low + (within * f64::from(width as u32)) as u64 - 8
+    let Some(class) = class.checked_sub(1) else { return 8 };
+    let (power, step) = (class / 8, (class % 8) as u64);
+    ((8 + step) << power) + 1 + (within * f64::from(1u32 << power)) as u64
 }
 
 pub(crate) fn age_class(bytes: u64) -> usize {

@@ -167,14 +167,14 @@ fn home(block: usize) -> usize {
     (block >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (ENTRIES - 1)
 }
 
-/// Notes a block that was allocated, or null.
-pub(crate) fn born(block: *mut c_void, bytes: u64) {
+/// Notes a block of `bytes` with its header that was allocated for a request of `size`, or null.
+pub(crate) fn born(block: *mut c_void, size: u64, bytes: u64) {
     if block.is_null() {
         return;
     }
     let Some(mut locked) = Locked::take() else { return };
-    let clock = locked.add(layout::CLOCK, bytes);
-    let class = layout::size_class(bytes);
+    let clock = locked.add(layout::CLOCK, size);
+    let class = layout::size_class(size);
     locked.add(layout::BORN + class, 1);
     let live = locked.add(layout::LIVE, bytes);
     // SAFETY: as in `add`.
@@ -192,7 +192,7 @@ pub(crate) fn born(block: *mut c_void, bytes: u64) {
     *locked.entry(at) = Entry { block: block as usize, born: clock << 8 | class as u64 };
 }
 
-/// A block that ends.
+/// A block that ends, of `bytes` with its header.
 pub(crate) fn died(block: *mut c_void, bytes: u64) {
     if block.is_null() {
         return;

@@ -128,6 +128,55 @@ fn an_allocator_that_is_good_fresh_and_bad_aged_is_found() {
     }
 }
 
+/// Asks for 32 bytes 30,000 times.
+const ONE_SIZE: &str = r#"
+#include <stdlib.h>
+int main(void) {
+    static void *volatile kept[30000];
+    for (int i = 0; i < 30000; i++) kept[i] = malloc(32);
+    for (int i = 0; i < 30000; i++) free(kept[i]);
+    return 0;
+}
+"#;
+
+/// An allocator that ends its process if it is asked for 33 to 48 bytes again and again.
+const NO_48: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+static char *at;
+static int odd;
+void *malloc(size_t size) {
+    if (size > 32 && size <= 48 && ++odd > 1000) abort();
+    if (!at)
+        at = mmap(0, 1ul << 34, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    at += (size + 15) & ~(size_t)15;
+    return at - ((size + 15) & ~(size_t)15);
+}
+void free(void *block) {}
+void *calloc(size_t count, size_t size) { return malloc(count * size); }
+void *realloc(void *old, size_t size) {
+    void *block = malloc(size);
+    return old ? memmove(block, old, size) : block;
+}
+"#;
+
+/// glibc's blocks of 32 bytes have 40, and with their header 48: other allocators, which have a
+/// class of 32 bytes, would be aged in a class that the program never uses.
+#[test]
+fn heaps_are_aged_by_what_the_program_asks_for() {
+    let shop = Workshop::new();
+    let program = shop.compile("one-size", ONE_SIZE, &["-O1"]);
+    let picky = shared_object(&shop, "picky", NO_48);
+    compare(&["--aged", "--runs=1", "--force", &format!("--allocators=glibc,{picky}")])
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("\n## one-size heap=aged\n"));
+}
+
 #[test]
 fn a_heap_that_cannot_be_aged_is_refused() {
     compare(&["--aged", "-L", "heap", "1", "--", "echo", "{heap}"])
