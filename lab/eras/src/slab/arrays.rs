@@ -4,6 +4,37 @@ use core::mem::MaybeUninit;
 use quarry_mm::slab::{CacheId, CacheIn, Idle, SlabContext, written};
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, SlotIndex};
 
+/// The functions of a policy whose fast paths are those of the CPUs' arrays.
+macro_rules! through_arrays {
+    () => {
+        #[inline(always)]
+        fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+            percpu.seems_on_top(id.array(), object)
+        }
+
+        fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
+            let usage = cache.context.percpu.usage(cache.id().array());
+            Some(usage.operations.wrapping_add(usage.level << 48))
+        }
+
+        #[inline(always)]
+        fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+            percpu.pop(id.array())
+        }
+
+        #[inline(always)]
+        unsafe fn free_fast(
+            percpu: &P,
+            id: CacheId,
+            object: Object,
+            _slab: impl FnOnce() -> Pfn,
+        ) -> Push {
+            percpu.push(id.array(), object)
+        }
+    };
+}
+pub(super) use through_arrays;
+
 /// Empties the arrays that `idle` selects, by one membarrier for all these arrays, and gives their
 /// objects to `take`. Returns whether there were any objects.
 pub(super) fn drain<P: Arrays>(

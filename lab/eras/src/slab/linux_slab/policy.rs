@@ -5,7 +5,7 @@ use super::estimate;
 use super::slab::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
-use crate::slab::arrays;
+use crate::slab::arrays::{self, through_arrays};
 use crate::slab::mechanisms::take_options;
 use crate::slab::one_cache::{OneCache, pass_on};
 use quarry_mm::frame::{MetadataKind, Pfn};
@@ -57,20 +57,11 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
 
     take_options!();
-
-    #[inline(always)]
-    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        percpu.seems_on_top(id.array(), object)
-    }
+    through_arrays!();
 
     fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         let put_away = |objects: &[Object]| OneCache::of(&self.tables, cache).free_objects(objects);
         arrays::is_on_top(cache.context.percpu, cache.id().array(), object, put_away)
-    }
-
-    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
-        let usage = cache.context.percpu.usage(cache.id().array());
-        Some(usage.operations.wrapping_add(usage.level << 48))
     }
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
@@ -104,21 +95,6 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     #[inline(always)]
     fn looks_at_frees(&self) -> bool {
         self.has_nodes.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
-        percpu.pop(id.array())
-    }
-
-    #[inline(always)]
-    unsafe fn free_fast(
-        percpu: &P,
-        id: CacheId,
-        object: Object,
-        _slab: impl FnOnce() -> Pfn,
-    ) -> Push {
-        percpu.push(id.array(), object)
     }
 
     unsafe fn free_slow(&self, cache: CacheIn<'_, P>, object: Object) {

@@ -4,7 +4,7 @@ use super::cache::{SheafCache, View};
 use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
-use crate::slab::arrays;
+use crate::slab::arrays::{self, through_arrays};
 use crate::slab::mechanisms::take_options;
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
@@ -91,11 +91,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
 
     take_options!();
-
-    #[inline(always)]
-    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        percpu.seems_on_top(id.array(), object)
-    }
+    through_arrays!();
 
     fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         let view = self.of(cache);
@@ -103,11 +99,6 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
             view.own.counts.add(BatchedOut, objects.len());
             view.to_slabs(objects);
         })
-    }
-
-    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
-        let usage = cache.context.percpu.usage(cache.id().array());
-        Some(usage.operations.wrapping_add(usage.level << 48))
     }
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
@@ -125,21 +116,6 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     fn looks_at_frees(&self) -> bool {
         // The kernel also compares the nodes of slab and CPU before it uses the sheaves.
         self.has_nodes.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
-        percpu.pop(id.array())
-    }
-
-    #[inline(always)]
-    unsafe fn free_fast(
-        percpu: &P,
-        id: CacheId,
-        object: Object,
-        _slab: impl FnOnce() -> Pfn,
-    ) -> Push {
-        percpu.push(id.array(), object)
     }
 
     fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {

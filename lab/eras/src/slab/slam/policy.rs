@@ -3,6 +3,7 @@
 use super::cache::Slam;
 use super::tables::Tables;
 use super::traffic::Miss;
+use crate::slab::arrays::through_arrays;
 use crate::slab::mechanisms::{Mechanisms, SlamMode, take_options};
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
@@ -31,18 +32,10 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
     const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
 
     take_options!();
-
-    #[inline(always)]
-    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        <Sheaf as SlabPolicy<P>>::seems_parked(percpu, id, object)
-    }
+    through_arrays!();
 
     fn is_parked(&self, cache: CacheIn<'_, P>, object: Object) -> bool {
         self.sheaf.is_parked(cache, object)
-    }
-
-    fn activity(&self, cache: CacheIn<'_, P>) -> Option<u64> {
-        self.sheaf.activity(cache)
     }
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
@@ -52,21 +45,6 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
     fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
         self.tables.build(|| Tables::reserve(cache.context))?.take_up(cache.context, cache.id());
         self.sheaf.create(cache)
-    }
-
-    #[inline(always)]
-    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
-        percpu.pop(id.array())
-    }
-
-    #[inline(always)]
-    unsafe fn free_fast(
-        percpu: &P,
-        id: CacheId,
-        object: Object,
-        _slab: impl FnOnce() -> Pfn,
-    ) -> Push {
-        percpu.push(id.array(), object)
     }
 
     fn alloc_from_slabs(&self, cache: CacheIn<'_, P>) -> Option<Object> {
