@@ -28,8 +28,6 @@ pub struct Crew {
     pub shared_files: bool,
     /// If there is a load, tags are times of sending, and receivers record how long messages took.
     pub load: Option<Load>,
-    /// True if a message that finds no room is lost; otherwise its sender waits.
-    pub drops: bool,
     /// The CPUs of a sender and of its receiver.
     pub place: Place,
     /// Number of turns of each sender, if the amount of work is fixed and not the time.
@@ -91,7 +89,6 @@ struct Scene<'a, M: KernelMemory> {
     queues: &'a [Queue],
     stage: &'a Stage<Length>,
     sent: AtomicU64,
-    lost: AtomicU64,
     /// The moment from which tags count nanoseconds.
     origin: Moment,
 }
@@ -115,7 +112,6 @@ pub(crate) fn run<M: KernelMemory>(
     let alone = crew.senders == 1 && aligned;
     assert!(alone || crew.pipe || (plan.longest_batch == 1 && plan.legs[2].is_empty()));
     assert!(crew.pipe || plan.pieces.iter().all(|piece| !piece.recycled), "sockets keep no piece");
-    assert!(!crew.drops || plan.longest_batch == 1, "what is lost is lost as a whole");
     let queue = || Queue::new(plan.pieces.len(), crew.capacity, crew.senders as u32);
     let queues: Vec<Queue> = (0..scale.tasks * crew.receivers).map(|_| queue()).collect();
     let stage = Stage::new(scale.tasks * crew.senders);
@@ -127,7 +123,6 @@ pub(crate) fn run<M: KernelMemory>(
         queues: &queues,
         stage: &stage,
         sent: AtomicU64::new(0),
-        lost: AtomicU64::new(0),
         origin: Moment::now(),
     };
     let (warm_up, measured) = match crew.turns {
@@ -158,12 +153,11 @@ impl<M: KernelMemory> Scene<'_, M> {
             };
             let handles: Vec<_> = (0..groups * receivers).map(receiver).collect();
             self.stage.conduct(self.memory, warm_up);
-            let (sent, lost) = (self.sent.load(Relaxed), self.lost.load(Relaxed));
+            let sent = self.sent.load(Relaxed);
             let (verified, begin) = (self.verified(), self.now());
             let mut replayed = self.stage.conduct(self.memory, measured);
             replayed.sent = self.sent.load(Relaxed) - sent;
             replayed.verified = self.verified() - verified;
-            replayed.lost = self.lost.load(Relaxed) - lost;
             self.stage.end();
             let noted = handles.into_iter().flat_map(|it| it.join().expect("receivers end well"));
             let within = noted.filter(|(sent_at, _)| *sent_at >= begin);
@@ -291,9 +285,6 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
             let tag = self.tag();
             return queue.send_inside(|flight| self.worker.send(flight, tag));
         }
-        if crew.drops {
-            return self.burst_or_lose(queue);
-        }
         queue.reserve(crew.burst);
         self.settle_answers(queue);
         for _ in 0..crew.burst {
@@ -301,19 +292,6 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
             self.worker.send(&mut self.outbox, tag);
         }
         queue.send(&mut self.outbox);
-    }
-
-    /// Sends messages one by one and loses those that find no room. A datagram is allocated before
-    /// the socket turns out to be full; its sender then frees it.
-    fn burst_or_lose(&mut self, queue: &Queue) {
-        for _ in 0..self.scene.crew.burst {
-            let tag = self.tag();
-            self.worker.send(&mut self.outbox, tag);
-            if !queue.offer(&mut self.outbox) {
-                self.worker.discard(&mut self.outbox);
-                self.scene.lost.fetch_add(1, Relaxed);
-            }
-        }
     }
 
     fn settle_answers(&mut self, queue: &Queue) {
@@ -344,7 +322,6 @@ mod tests {
         pipe: false,
         shared_files: false,
         load: None,
-        drops: false,
         place: Place::Next,
         turns: Some(10),
     };
@@ -398,14 +375,11 @@ mod tests {
         assert_eq!(replayed.counters.zone_allocs, 2 * 20);
     }
 
+    /// A sender on any CPU waits while the queue is full, so nothing is lost.
     #[test]
-    fn what_finds_no_room_is_lost_and_freed() {
-        let memory = Uncached::default();
-        let crew = Crew { capacity: 2, drops: true, place: Place::Unbound, ..PAIRS };
-        let replayed = run(&memory, &one("page", 1), crew, SCALE);
-        assert_eq!(replayed.sent, 2 * 10 * 30);
-        assert_eq!(replayed.verified + replayed.lost, replayed.sent);
-        assert_eq!(memory.check_at_end(), Ok(()));
+    fn a_small_socket_holds_its_sender_back() {
+        let crew = Crew { burst: 1, capacity: 2, place: Place::Unbound, ..PAIRS };
+        check(&one("page", 1), crew, 2 * 10);
     }
 
     #[test]

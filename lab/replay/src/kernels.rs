@@ -70,8 +70,6 @@ struct CrewRow {
     capacity: Capacity,
     #[serde(default)]
     pipe: bool,
-    #[serde(default)]
-    drops: bool,
     /// True if `--amount` is the number of turns of each sender.
     #[serde(default)]
     turns: bool,
@@ -223,7 +221,6 @@ impl Table {
             pipe: row.pipe,
             shared_files: setting.threads,
             load: setting.load,
-            drops: row.drops,
             place: setting.place,
             turns: row.turns.then_some(setting.amount.into()),
         }
@@ -329,15 +326,12 @@ pub(crate) mod tests {
         assert_eq!([4096, 1024].map(|bytes| burst("udp-linux-2-6-29", bytes)), [30, 98]);
         assert_eq!([64, 4096, 16384].map(|bytes| burst("udp-linux-4-9", bytes)), [278, 26, 7]);
         let room = |bytes| match of_bytes("udp-mmtests", bytes).cast {
-            Cast::Crew(crew) => (crew.drops, crew.capacity),
-            Cast::Solo(_) | Cast::Card(_) => (false, 0),
+            Cast::Crew(crew) => crew.capacity,
+            Cast::Solo(_) | Cast::Card(_) => 0,
         };
         // The values that the document's author found: two or three packets.
         let rooms = [64, 128, 256, 1024, 2048, 3312, 4096, 8192, 16384].map(room);
-        assert!(
-            rooms.iter().all(|(drops, packets)| *drops && (1..=3).contains(packets)),
-            "{rooms:?}"
-        );
+        assert!(rooms.iter().all(|packets| (1..=3).contains(packets)), "{rooms:?}");
     }
 
     #[test]

@@ -99,19 +99,6 @@ impl Queue {
         self.wake_receiver(inside);
     }
 
-    /// For datagrams, whose sender does not wait for room: sends one message if there is room, else
-    /// leaves the message to the sender. Returns whether the message was sent.
-    pub(crate) fn offer(&self, message: &mut Flight) -> bool {
-        let mut inside = self.inside.lock();
-        let has_room = inside.used < inside.capacity;
-        if has_room {
-            inside.used += 1;
-            inside.flight.append(message);
-            self.wake_receiver(inside);
-        }
-        has_room
-    }
-
     /// Waits for room for one message and lets `fill` send it with the queue locked, as the kernel
     /// holds a pipe's mutex while it allocates and copies.
     pub(crate) fn send_inside(&self, fill: impl FnOnce(&mut Flight)) {
@@ -261,22 +248,6 @@ mod tests {
     fn messages_arrive_in_order_and_once() {
         assert_eq!(trade(1, 3, 3, 300), (0..300).map(|n| n << 8).collect::<Vec<u64>>());
         assert_eq!(trade(1, 1, 5, 100).len(), 100, "a burst fits into an empty queue");
-    }
-
-    #[test]
-    fn a_full_queue_takes_no_offer() {
-        let (queue, mut message) = (Queue::new(0, 2, 1), Flight::new(0));
-        for (tag, taken) in [(1, true), (2, true), (3, false)] {
-            message.tags.extend([tag]);
-            assert_eq!(queue.offer(&mut message), taken);
-        }
-        assert_eq!(message.tags, [3], "it is still the sender's");
-        let mut inbox = Flight::new(0);
-        assert!(queue.receive(&mut inbox));
-        assert_eq!(inbox.tags, [1, 2]);
-        (inbox.answered, inbox.tags) = (2, Default::default());
-        queue.done(&mut inbox, 2);
-        assert!(queue.offer(&mut message));
     }
 
     #[test]

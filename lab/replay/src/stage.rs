@@ -31,8 +31,6 @@ pub struct Replayed {
     pub sent: u64,
     /// Messages that were received with their payload intact.
     pub verified: u64,
-    /// Messages that found no room.
-    pub lost: u64,
     /// Messages per second, if each task runs at its own pace: the sum of all tasks' rates, each
     /// over that task's own time. 0 for other replays.
     pub rate: u64,

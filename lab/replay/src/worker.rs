@@ -68,16 +68,6 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         flight.answered += count;
     }
 
-    /// Frees the memory of messages that found no room; these messages are lost.
-    pub(crate) fn discard(&mut self, flight: &mut Flight) {
-        flight.tags.clear();
-        for piece in 0..self.plan.pieces.len() {
-            while let Some(buffer) = flight.held[piece].pop_front() {
-                self.give(piece, buffer);
-            }
-        }
-    }
-
     /// Takes the third leg of all messages that were received.
     pub(crate) fn settle(&mut self, flight: &mut Flight) {
         let count = std::mem::take(&mut flight.answered);

@@ -161,7 +161,7 @@ impl ReplaySample {
 
     fn measurement(&self, observed: &Observed, row: &Row) -> Measurement {
         let Observed { replayed, page_ns, footprint, profile } = observed;
-        let Replayed { sent, verified, lost, wall_ns, cpu_ns, .. } = *replayed;
+        let Replayed { sent, verified, wall_ns, cpu_ns, .. } = *replayed;
         let bits = row.bits() * if row.received { verified } else { sent };
         let time_ns = wall_ns * u64::from(self.tasks);
         let served_by = self.policies.to_string();
@@ -169,10 +169,9 @@ impl ReplaySample {
         let mut measurement = Measurement::of_window(sent, time_ns, wall_ns, cpu_ns, &served_by)
             .with(&replayed.counters.named())
             .with(&footprint.named())
-            .with(&[("bits", bits), ("lost", lost)])
+            .with(&[("bits", bits)])
             .with(page_ns.as_slice());
-        // A lost message counts as verified: its loss was seen.
-        measurement.verified = verified + lost;
+        measurement.verified = verified;
         let latencies = latencies(&replayed.latencies);
         measurement.figures.extend(latencies.map(|(name, value)| (name.to_owned(), value)));
         if let Some((caches, costs)) = profile {
