@@ -171,7 +171,8 @@ fn larger_batches(machine: &MachineFile, tried: &BTreeMap<usize, Replayed>) -> R
 fn waiting(tried: &BTreeMap<usize, Replayed>) -> Option<Cell> {
     let [few, many] = WAITING.map(|tasks| {
         let replayed = tried.get(&tasks)?;
-        Some(replayed.counters.lru_wait_ns as f64 / replayed.wall_ns as f64)
+        let waited = replayed.counters.lru_wait_ns + replayed.counters.batch_wait_ns;
+        Some(waited as f64 / replayed.wall_ns as f64)
     });
     let row = format!("{} tasks for {}, kernel {TRIED}", WAITING[1], WAITING[0]);
     let times = (1.0, many? / few?);

@@ -267,12 +267,18 @@ counters! {
     slow_frees,
     /// Blocks that pcp lists handed out or took back.
     listed,
-    /// Times a lock of an LRU list was taken; how many locks there are depends on the policy.
+    /// Times the LRU lock of a node was taken.
     lru_lock,
     /// Times a task found such a lock held.
     lru_contended,
     /// Nanoseconds that were spent waiting for these locks.
     lru_wait_ns,
+    /// Times the lock of a batch on an LRU list was taken, if the policy has such locks.
+    batch_lock,
+    /// Times a task found such a lock held.
+    batch_contended,
+    /// Nanoseconds that were spent waiting for these locks.
+    batch_wait_ns,
     /// Times add batches were drained because of a truncation.
     drains,
     /// Pages that left the LRU lists.
@@ -294,14 +300,21 @@ counters! {
 }
 
 impl Counters {
-    /// Adds the counts of a lock if it is the lock of an LRU list. Locks of add batches are left
-    /// out, because only their own CPU takes them.
+    /// Adds the counts of a lock if it is a lock of LRU lists. Locks of add batches are left out,
+    /// because only their own CPU takes them.
     pub(crate) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
-        if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
-            self.lru_lock += stats.acquisitions;
-            self.lru_contended += stats.contentions;
-            self.lru_wait_ns += stats.wait_ns;
-        }
+        let Some(stats) = lock.stats() else { return };
+        let counts = match name {
+            "node->lru_lock" => {
+                [&mut self.lru_lock, &mut self.lru_contended, &mut self.lru_wait_ns]
+            }
+            "node->lru_batch" => {
+                [&mut self.batch_lock, &mut self.batch_contended, &mut self.batch_wait_ns]
+            }
+            _ => return,
+        };
+        let seen = [stats.acquisitions, stats.contentions, stats.wait_ns];
+        counts.into_iter().zip(seen).for_each(|(count, seen)| *count += seen);
     }
 
     pub(crate) fn add_slab_lock(&mut self, lock: LockStats) {

@@ -341,6 +341,11 @@ fn the_metadata_of_a_policy_stands_beside_its_rate() {
     assert_eq!(bits("slub-3.1"), 0.0, "those of 3.1 do not");
     let locks = |variant| per_operation(&samples, variant, "slab_lock");
     let alien = locks("slab");
+    // Batches spare lru_lock; the locks of batches, which spread its load, are counted apart.
+    assert_eq!(of(single, "batch_lock"), 0.0);
+    let (before, after) = (of(single, "lru_lock"), of(batched, "lru_lock"));
+    assert!(0.0 < after && after < before, "lru_lock {before}, then {after} a fault");
+    assert!(of(batched, "batch_lock") > 0.0);
     assert!(
         alien > 1.0,
         "a free of another node's object takes the lock of an alien array: {alien}"
