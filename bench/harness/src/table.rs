@@ -84,10 +84,13 @@ impl Table {
     /// Returns the table as Markdown, for terminals as well. A narrow terminal gets several tables,
     /// one below the other, each with some of the columns.
     pub fn text(&self) -> String {
-        match Term::stdout().size_checked() {
-            Some((_, columns)) => self.within(columns.into()),
-            None => self.grid(ASCII_MARKDOWN).to_string(),
-        }
+        self.text_of(usize::MAX)
+    }
+
+    /// Returns the same for lines of at most `most` letters, also where there is no terminal.
+    pub fn text_of(&self, most: usize) -> String {
+        let columns = Term::stdout().size_checked().map(|(_, columns)| columns.into());
+        self.within(columns.map_or(most, |columns: usize| columns.min(most)))
     }
 
     /// Returns tables of at most `room` letters per line, each with the columns that name its rows

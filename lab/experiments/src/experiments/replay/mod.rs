@@ -52,7 +52,7 @@ struct Options {
     #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u8).range(1..=MAX_NODES as i64))]
     nodes: Option<u8>,
-    /// CPUs of a sender and its receiver [default: the row's own place, mostly next].
+    /// CPUs of a sender and its receiver [default: the row's own place].
     #[arg(long, value_parser = place())]
     place: Option<Place>,
     /// Run only these rows.

@@ -2,10 +2,11 @@
 //! call times its measured cost; no program counter is sampled. A second table has the caches after
 //! the run, in the form of that document's `slabinfo -AD`.
 
+use super::spec::ROOM;
 use crate::styles::published::records;
 use anyhow::Result;
 use quarry_harness::results::{Cell, Measurement, Run, Variant, Workload};
-use quarry_harness::table::{self, counted};
+use quarry_harness::table::{self, Table, counted};
 use quarry_live::{Cache, activity};
 use quarry_replay::costs::Costs;
 use quarry_replay::memory::CacheCounts;
@@ -27,6 +28,18 @@ const FUNCTIONS: [(&str, &str, &str); 9] = [
     ("kmem_cache_free, fast", "fast_frees", "cost fast_free"),
     ("__slab_alloc", "slow_allocs", "cost slow_alloc"),
     ("__slab_free", "slow_frees", "cost slow_free"),
+];
+
+/// A figure of a sample by the name of its counter.
+type Count<'a> = &'a dyn Fn(&str) -> f64;
+
+/// Chains of calls that free the parts of a packet, each with its number of calls. The document
+/// holds the first one responsible for the calls of `__free_pages_ok`.
+const CHAINS: [(&str, fn(Count<'_>) -> f64); 4] = [
+    ("kmem_cache_free or kfree of an object", |of| of("fast_frees") + of("slow_frees")),
+    ("... > __slab_free: not the fast path", |of| of("slow_frees")),
+    ("... > __free_pages_ok: an empty slab, at most", |of| of("slabs").min(of("zone_frees"))),
+    ("kfree > __free_pages_ok: passed through", |of| (of("zone_frees") - of("slabs")).max(0.0)),
 ];
 
 /// Records the costs of calls, and how many bytes were copied for packets of `payload` bytes.
@@ -63,6 +76,14 @@ fn shares<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Option<Vec<f64>
     (all > 0.0).then(|| sums.into_iter().map(|sum| 100.0 * sum / all).collect())
 }
 
+/// The calls per packet of each chain.
+fn calls<'a>(samples: impl Iterator<Item = &'a Measurement>) -> Vec<f64> {
+    let samples: Vec<&Measurement> = samples.collect();
+    let sum = |name: &str| samples.iter().filter_map(|it| it.figure(name)).sum::<f64>();
+    let packets = sum("operations").max(1.0);
+    CHAINS.iter().map(|(_, calls)| calls(&sum) / packets).collect()
+}
+
 fn documented(name: &str) -> Option<f64> {
     let line = fields("oprofile").find(|line| line[1] == name)?;
     line[3].parse().ok()
@@ -92,12 +113,27 @@ pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
         for &tasks in &run.meta.tasks {
             let of = |variant: &&Variant| shares(measured(run, name, tasks, variant));
             let columns: Vec<_> = variants.iter().map(of).collect();
-            let tasks = counted(tasks, "task");
-            writeln!(out, "Profile of {name}, {tasks}: counts, times what a call takes:\n")?;
-            writeln!(out, "{}\n", table::render(header.clone(), lines(&columns)))?;
+            let label = counted(tasks, "task");
+            writeln!(out, "Profile of {name}, {label}: counts, times what a call takes:\n")?;
+            let table = Table::of(header.clone(), lines(&columns));
+            writeln!(out, "{}\n", table.text_of(ROOM))?;
+            let table = chains(run, name, tasks, &variants);
+            writeln!(out, "{}\n", table.text_of(ROOM))?;
         }
     }
     Ok(())
+}
+
+/// The table of the calls per packet of each chain.
+fn chains(run: &Run, row: &str, tasks: u32, variants: &[&Variant]) -> Table {
+    let of = |variant: &&Variant| calls(measured(run, row, tasks, variant));
+    let columns: Vec<_> = variants.iter().map(of).collect();
+    let line = |at: usize| {
+        let calls = columns.iter().map(|column| table::figure(column[at]));
+        [format!("__kfree_skb > {}", CHAINS[at].0)].into_iter().chain(calls).collect::<Vec<_>>()
+    };
+    let names = variants.iter().map(|variant| variant.name.as_str());
+    Table::of(["calls per packet"].into_iter().chain(names), (0..CHAINS.len()).map(line))
 }
 
 fn lines(columns: &[Option<Vec<f64>>]) -> Vec<Vec<String>> {
@@ -108,6 +144,12 @@ fn lines(columns: &[Option<Vec<f64>>]) -> Vec<Vec<String>> {
         line.extend(columns.iter().map(|column| share(column.as_ref().map(|it| it[index]))));
         lines.push(line);
     }
+    // The functions of the page allocator are the second and the third.
+    let both = FUNCTIONS[1..3].iter().map(|(name, ..)| documented(name));
+    let mut both = vec!["the page allocator: both".to_owned(), share(both.sum())];
+    let of_both = |column: &Option<Vec<f64>>| share(column.as_ref().map(|it| it[1] + it[2]));
+    both.extend(columns.iter().map(of_both));
+    lines.insert(3, both);
     let named = |name: &str| FUNCTIONS.iter().any(|(known, ..)| *known == name);
     for fields in fields("oprofile").filter(|fields| !named(fields[1])) {
         let mut line = vec![fields[1].to_owned(), share(documented(fields[1]))];
@@ -191,9 +233,11 @@ pub(super) fn slabinfo(run: &Run) -> String {
     text
 }
 
-fn table(title: &str, caches: &[CacheCounts]) -> String {
+fn table<'a>(title: &str, caches: &'a [CacheCounts]) -> String {
+    // A merged cache is printed by the name that SLUB gives it.
+    let short = |name: &'a str| name.split(" = ").next().unwrap_or(name);
     let lines = caches.iter().map(|cache| Cache {
-        name: cache.name.as_str().into(),
+        name: short(&cache.name).into(),
         live: cache.objects,
         allocs: cache.allocs,
         frees: cache.frees,
@@ -201,7 +245,9 @@ fn table(title: &str, caches: &[CacheCounts]) -> String {
         fast_frees: cache.fast_frees,
         ..Cache::default()
     });
-    format!("{title}:\n\n{}\n", activity::table("    ", &lines.collect::<Vec<_>>()))
+    let names = caches.iter().filter(|cache| cache.name.contains(" = "));
+    let names: String = names.map(|cache| format!("    {}\n", cache.name)).collect();
+    format!("{title}:\n\n{}{names}\n", activity::table("    ", &lines.collect::<Vec<_>>()))
 }
 
 #[cfg(test)]
@@ -227,7 +273,15 @@ mod tests {
         assert_eq!(shares, [10.0, 4.0, 5.0, 1.0, 0.0, 0.2, 0.0, 0.0, 0.3]);
         let lines = lines(&[Some(shares), None]);
         assert_eq!(lines[1], ["__free_pages_ok", "12.37", "4.00", "-"]);
+        assert_eq!(lines[3], ["the page allocator: both", "23.89", "9.00", "-"]);
         assert_eq!(lines.last().unwrap(), &["the rest", "39.98", "79.50", "-"]);
+        // Ten packets: ten heads, one of them not by the fast path, and ten blocks, one a slab.
+        measurement.counters.extend([("fast_frees", 9), ("slabs", 1)].map(named));
+        assert_eq!(calls([&measurement].into_iter()), [1.0, 0.1, 0.1, 0.9]);
+    }
+
+    fn named((name, count): (&str, u64)) -> (String, u64) {
+        (name.to_owned(), count)
     }
 
     #[test]

@@ -11,6 +11,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+/// Letters of a line of a table.
+pub(super) const ROOM: usize = 100;
+
 /// All replays; the file describes the fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
