@@ -5,16 +5,19 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use quarry_cli::exit_status::EXIT_USAGE;
+use quarry_cli::exit_status::{EXIT_USAGE, say};
 use quarry_compare::companion;
 use quarry_harness::destination::{Destination, NEW};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::report;
 use quarry_harness::table::{Entry, Table, Tone, counted, words};
 use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
-use std::io::Write;
+use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
-use std::process::{Command, Stdio, exit};
+use std::process::{Command, Output, Stdio, exit};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 const NAME: &str = "quarry-predict";
 /// The report marks each prediction that is wrong by more than this many percentage points.
@@ -22,11 +25,15 @@ const FAR: f64 = 5.0;
 /// A curve needs at least this many numbers of tasks.
 const LEAST_POINTS: usize = 3;
 
+/// Time between two lines that report, where no terminal shows it, that the program still runs.
+const OFTEN: Duration = Duration::from_secs(20);
+
 /// `quarry lab predict ...`
 #[derive(Args)]
 pub struct PredictArgs {
     /// The document: 001 (truncation, for which there are only suppositions), 002 (`TCP_RR`) or 004
-    /// (page faults). `llfree` means published figures of Linux's frame allocator on 26 cores.
+    /// (page faults). `llfree` means published figures of Linux's frame allocator on 26 cores. 004
+    /// runs for several minutes, and for more than one with `--quick`.
     #[arg(value_parser = ["001", "002", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
@@ -48,7 +55,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "N")]
     only: Option<String>,
     /// A fifth of the simulated time, and no suppositions, for a first impression. The figures
-    /// differ from those of the documentation.
+    /// differ from those of the documentation, so they get no score.
     #[arg(long)]
     quick: bool,
     /// Another value for a constant of the machines; can be given several times.
@@ -91,12 +98,32 @@ impl PredictArgs {
         }
         command.args(self.only.iter().flat_map(|it| ["--only", it]));
         command.args(self.set.iter().flat_map(|it| ["--set", it]));
-        let output = command.output().context(NAME)?;
+        let output = self.outlast(command).context(NAME)?;
         match output.status.code() {
             Some(0) => Ok(Some(String::from_utf8(output.stdout)?)),
             Some(EXIT_USAGE) => Ok(None),
             _ => bail!("{NAME} {}: {}", self.document, output.status),
         }
+    }
+
+    /// Waits for the program, and reports from time to time that it still runs. On a terminal the
+    /// program itself shows how many replays have run.
+    fn outlast(&self, mut command: Command) -> io::Result<Output> {
+        let (running, ended) = channel::<()>();
+        thread::scope(|scope| {
+            if !stderr().is_terminal() {
+                scope.spawn(move || {
+                    let began = Instant::now();
+                    while ended.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
+                        let (document, seconds) = (&self.document, began.elapsed().as_secs());
+                        say(format_args!("predict {document}: still running after {seconds} s"));
+                    }
+                });
+            }
+            let output = command.output();
+            drop(running);
+            output
+        })
     }
 }
 
@@ -140,13 +167,14 @@ fn others(cells: &[Cell]) -> String {
 /// Prints the cells, their scores, and last the document's suppositions, which have no figures.
 fn tables(printed: &Printed) -> String {
     let mut text = if printed.cells.is_empty() { String::new() } else { table(&printed.cells) };
-    if !printed.skill.is_empty() {
-        text += "\n";
-        text += &format!("{}\n", score_table(&printed.skill).plain());
-    }
-    text += &others(&printed.cells);
     if printed.quick {
-        text += "quick: runs of a fifth of the time, whose figures are not the documentation's\n";
+        text += "quick: runs of a fifth of the time, whose figures are not the documentation's and \
+                 get no score\n";
+    } else {
+        if !printed.skill.is_empty() {
+            text += &format!("\n{}\n", score_table(&printed.skill).plain());
+        }
+        text += &others(&printed.cells);
     }
     text += &fits(&printed.fits);
     if !printed.suppositions.is_empty() {
@@ -189,7 +217,8 @@ fn page(printed: &Printed) -> String {
     let mut remarks: Vec<String> = printed.machines.iter().map(machine).collect();
     remarks.push("Errors are in points, of rates in per cent; red: further than 5 off.".to_owned());
     if printed.quick {
-        remarks.push("A quick run, whose figures are not those of the documentation.".to_owned());
+        let quick = "A quick run, whose figures are not those of the documentation: no score.";
+        remarks.push(quick.to_owned());
     }
     let row = |cell: &Cell| {
         let is_far = cell.error_points.abs() > FAR;
@@ -202,7 +231,8 @@ fn page(printed: &Printed) -> String {
     let [document, predicted, error] = ["document", "predicted", "error"].map(Entry::from);
     let head = vec![words("row"), words("column"), document, predicted, error, words("note")];
     let figures = Table { head, rows: printed.cells.iter().map(row).collect() };
-    let (scores, supposed) = (score_table(&printed.skill), supposed(&printed.suppositions));
+    let scores = score_table(if printed.quick { &[] } else { &printed.skill });
+    let supposed = supposed(&printed.suppositions);
     let all = [("Scores", scores), ("Figures", figures), ("Not in the document", supposed)];
     let filled = all.into_iter().filter(|(_, table)| !table.rows.is_empty());
     let tables: Vec<_> = filled.map(|(title, table)| (title.to_owned(), table)).collect();
@@ -291,8 +321,10 @@ mod tests {
 
     #[test]
     fn a_quick_run_is_called_one() {
-        let text = tables(&Printed { quick: true, ..printed() });
-        assert!(text.contains("quick: "), "{text}");
+        let quick = Printed { quick: true, ..printed() };
+        let text = tables(&quick);
+        assert!(text.contains("quick: ") && !text.contains("skill"), "{text}");
+        assert!(!page(&quick).contains("Scores"), "its skill is not that of full runs");
     }
 
     #[test]
