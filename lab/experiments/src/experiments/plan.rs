@@ -179,6 +179,8 @@ type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
 
 pub(crate) struct Staged {
     experiment: Experiment,
+    /// Prints what stands above the machine and the variants.
+    first: Option<Print>,
     print: Print,
     interrupt: Option<Rc<Interrupt>>,
     /// Requested programs that fail before any comparison.
@@ -193,7 +195,16 @@ impl Staged {
         print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
     ) -> Self {
         let (broken, peers) = (Vec::new(), Vec::new());
-        Self { experiment, print: Box::new(print), interrupt: None, broken, peers }
+        let print = Box::new(print);
+        Self { experiment, first: None, print, interrupt: None, broken, peers }
+    }
+
+    /// Adds what is printed above the machine and the variants.
+    pub(crate) fn first(
+        self,
+        print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
+    ) -> Self {
+        Self { first: Some(Box::new(print)), ..self }
     }
 
     /// Adds the interrupt and the broken programs of an experiment with programs.
@@ -238,6 +249,9 @@ impl Staged {
     fn conduct(self, out: &mut dyn Write) -> Result<()> {
         let about = self.experiment.about.clone();
         let mut run = self.experiment.conduct()?;
+        if let (Some(first), None) = (self.first, run.meta.part) {
+            first(&run, out)?;
+        }
         writeln!(out, "{}", run.head(&about))?;
         for warning in &run.warnings {
             writeln!(out, "warning: {warning}")?;

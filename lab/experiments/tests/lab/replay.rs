@@ -51,18 +51,78 @@ fn every_replay_runs_and_loses_no_message() {
     for (experiment, _) in experiments() {
         count += 1;
         let (_folder, place) = results();
-        lab()
+        let run = lab()
             .args(["run", &experiment, "--quick", "--millis=5", "--seed=1", "--out"])
             .arg(&place)
             .assert()
             .success()
-            .stdout(contains("| zone locks"))
-            .stdout(contains(" document 00"));
+            .stdout(contains("\nDocument 00"));
+        check_answer(&String::from_utf8_lossy(&run.get_output().stdout));
         let samples = samples(&place);
         check(&samples);
         assert_eq!(meta(&place)["experiment"], experiment);
     }
     assert!(count >= 18, "{count} experiments");
+}
+
+/// Checks the first lines: a sentence whose counts are those of the table below it, a sentence of
+/// the rates, and a table of at most 8 columns in lines of at most 100 letters.
+fn check_answer(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let [counts, rates, "", ref table @ ..] = lines[..] else { panic!("{text}") };
+    assert!(counts.starts_with("Each ") && counts.ends_with(")."), "{counts}");
+    assert!(rates.contains(" beside ") && rates.contains("; A/A "), "{rates}");
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    assert!(rows.clone().all(|line| line.chars().count() <= 100), "{text}");
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let table = table.iter().take_while(|line| !line.is_empty()).map(|line| cells(line));
+    let table: Vec<Vec<String>> = table.collect();
+    assert!(table.iter().all(|line| (5..=8).contains(&line.len())), "{text}");
+    // The row that the sentence names, and its lines up to the next row.
+    let (claims, place) = counts.rsplit_once(" (").unwrap();
+    let place = place.trim_end_matches(").").split(';').next().unwrap();
+    let at = table.iter().position(|line| line[0] == place).expect(text);
+    let of_row = table[at + 1..].iter().take_while(|line| !line[1].is_empty());
+    let mut checked = 0;
+    for line in of_row.filter(|line| !line[0].ends_with(" A/A")) {
+        let policies = &line[0];
+        for (which, claim) in claims.split(", and ").enumerate() {
+            let words = |end: &str| claim.split_once(&format!(" {policies}{end}"));
+            let end = claim.strip_suffix(&*format!(" {policies}")).map(|before| (before, ""));
+            let (before, _) = words(",").or_else(|| words(" ")).or(end).expect(counts);
+            let (before, _) = before.rsplit_once("under").expect(counts);
+            let figure = &line[4 + which];
+            let often = match &**figure {
+                "1.00" => "once",
+                "2.00" => "twice",
+                figure => &format!("{figure} times"),
+            };
+            let seldom = figure.as_str() <= "0.010" && {
+                let most = before.trim().strip_suffix(" times)").and_then(|it| it.rsplit_once(' '));
+                most.is_some_and(|(_, most)| *most >= **figure)
+                    || figure == "0.000" && before.trim().ends_with("never")
+            };
+            let is_said = seldom || before.trim().ends_with(&format!(" {often}"));
+            assert!(is_said, "{policies}: {figure}: {text}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 2, "{text}");
+}
+
+/// A document's number stands for its experiment; all figures stand in a wide table.
+#[test]
+fn numbers_of_documents_are_experiments() {
+    let options = ["--quick", "--millis=5", "--tasks=1", "--wide", "--seed=1"];
+    lab()
+        .args(["run", "003"])
+        .args(options)
+        .assert()
+        .success()
+        .stdout(contains("| zone allocs "))
+        .stdout(contains("Document 003: "));
 }
 
 #[test]
@@ -153,6 +213,10 @@ fn the_finding_of_document_003_is_there() {
             assert!(alloc >= 99 && free >= 99, "{text}");
         }
         assert!(text.contains("declared_cpus 16") && text.contains("    Name   "), "{text}");
+        let blocks = text.lines().find(|line| line.contains("> kfree > __free_pages_ok: passed"));
+        let blocks: Vec<&str> = blocks.expect(&text).split('|').map(str::trim).collect();
+        let (slub, slqb): (f64, f64) = (blocks[2].parse().unwrap(), blocks[3].parse().unwrap());
+        assert!((0.97..1.03).contains(&slub) && slqb < 0.05, "a buffer a packet: {blocks:?}");
         let function = text.lines().find(|line| line.starts_with("| __free_pages_ok "));
         assert!(function.is_some_and(|line| line.contains(" 12.37 |")), "{text}");
         assert!(
@@ -213,12 +277,8 @@ fn each_rung_of_document_001_spares_what_it_should() {
     ] {
         let (spared, from) = (per_file(variant, counter), per_file(before, counter));
         assert!(10.0 * spared < from, "{variant}: {spared} {counter}, {before} has {from}");
-        let blocks = text.lines().find(|line| line.contains("> kfree > __free_pages_ok: passed"));
-        let blocks: Vec<&str> = blocks.expect(&text).split('|').map(str::trim).collect();
-        let (slub, slqb): (f64, f64) = (blocks[2].parse().unwrap(), blocks[3].parse().unwrap());
-        assert!((0.97..1.03).contains(&slub) && slqb < 0.05, "a buffer a packet: {blocks:?}");
     }
-    assert!(text.contains("index locks, per freed page"), "{text}");
+    assert!(text.starts_with("Each freed page needs a critical section"), "{text}");
 }
 
 /// The statistics are those of single files, in the layout of document 001; document 001's own
@@ -281,6 +341,11 @@ fn the_kernels_of_document_004_differ_in_their_locks() {
     assert!((0.1..0.3).contains(&met), "2 of 14 pages are sentinels: {met}");
     assert_eq!(of("slub+order0-310+splice+uncounted", "lru_lock"), 0.0);
     assert!(of("slub+order0-310+splice+add56", "lru_lock") > 0.0);
+    // Batches spare lru_lock; the locks of batches, which spread its load, are counted apart.
+    assert_eq!(of(single, "batch_lock"), 0.0);
+    let (before, after) = (of(single, "lru_lock"), of(batched, "lru_lock"));
+    assert!(0.0 < after && after < before, "lru_lock {before}, then {after} a fault");
+    assert!(of(batched, "batch_lock") > 0.0);
     for variant in [single, batched] {
         assert!((0.999..1.001).contains(&of(variant, "lru_removed")), "every page was on a list");
     }
@@ -303,7 +368,8 @@ fn small_packets_are_not_passed_through() {
 /// hardly ever does.
 #[test]
 fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
-    let options = ["--samples=1", "--millis=60", "--only=send-64,send-8192,default-64,remote-64"];
+    let only = "--only=send-64,send-8192,default-64,remote-64";
+    let options = ["--samples=1", "--millis=60", "--wide", only];
     let (samples, text) = run("netperf-udp-stream", &options);
     let of = |row: &str| -> Vec<Value> {
         samples.iter().filter(|sample| sample["workload"] == row).cloned().collect()
@@ -332,7 +398,8 @@ fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
 /// Document 002 compares the gain of the lockless slow paths with their cost in bytes per page.
 #[test]
 fn the_metadata_of_a_policy_stands_beside_its_rate() {
-    let options = ["--samples=1", "--millis=20", "--tasks=2", "--declared-memory=64G", "--nodes=4"];
+    let machine = ["--declared-memory=64G", "--nodes=4"];
+    let options = ["--samples=1", "--millis=20", "--tasks=2", "--wide", machine[0], machine[1]];
     let (samples, text) = run("tcp-rr", &options);
     assert!(text.contains("nodes 4"), "{text}");
     assert!(text.contains("| metadata, B/page | measured, B/page |"), "{text}");
@@ -347,11 +414,6 @@ fn the_metadata_of_a_policy_stands_beside_its_rate() {
     assert_eq!(bits("slub-3.1"), 0.0, "those of 3.1 do not");
     let locks = |variant| per_operation(&samples, variant, "slab_lock");
     let alien = locks("slab");
-    // Batches spare lru_lock; the locks of batches, which spread its load, are counted apart.
-    assert_eq!(of(single, "batch_lock"), 0.0);
-    let (before, after) = (of(single, "lru_lock"), of(batched, "lru_lock"));
-    assert!(0.0 < after && after < before, "lru_lock {before}, then {after} a fault");
-    assert!(of(batched, "batch_lock") > 0.0);
     assert!(
         alien > 1.0,
         "a free of another node's object takes the lock of an alien array: {alien}"

@@ -1,6 +1,7 @@
 //! Experiments that replay the kernel paths of the documents, with common options, measurement and
 //! tables.
 
+mod answer;
 pub(super) mod beside;
 mod calibrate;
 mod documents;
@@ -70,6 +71,9 @@ struct Options {
     /// stands for other work, and in the document.
     #[arg(long)]
     calibrate: bool,
+    /// Print all figures, in lines of up to 600 letters.
+    #[arg(long)]
+    wide: bool,
     /// Also write the table to this file as JSON: medians by the names of the columns.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,6 +108,10 @@ fn spec_of(name: &str) -> &'static Spec {
 fn augment(name: &str, command: Command) -> Command {
     let spec = spec_of(name);
     let command = Options::augment_args(command).about(&*spec.about).long_about(spec.help());
+    let command = match spec.answer.of_document {
+        true => command.visible_alias(&*spec.document.number),
+        false => command,
+    };
     let command = command.mut_arg("variants", |arg| arg.default_value(&*spec.variants));
     command.mut_arg("tasks", |arg| arg.default_value(&*spec.tasks))
 }
@@ -181,12 +189,14 @@ impl Replaying {
         let settings = plan.meta.options.iter().map(|(name, value)| format!("{name} {value}"));
         let settings = settings.collect::<Vec<_>>().join(", ");
         plan.about = format!("a fresh process; {settings}.");
-        Ok(Some(Staged::new(plan, move |run, out| {
+        let all = options.wide;
+        let staged = Staged::new(plan, move |run, out| {
             if let Some(destination) = json {
                 destination.write(tables::json(run).to_string().as_bytes())?;
             }
             tables::print(run, spec, out)
-        })))
+        });
+        Ok(Some(staged.first(move |run, out| answer::print(run, spec, all, out))))
     }
 
     fn rows(&self) -> Result<Vec<Row>> {

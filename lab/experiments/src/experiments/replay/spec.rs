@@ -75,7 +75,30 @@ pub(crate) struct Spec {
     rows: Vec<Rows>,
     pub(super) amount: Option<Amount>,
     metrics: Vec<Metric>,
+    pub(super) answer: Answer,
     pub(super) document: Document,
+}
+
+/// The words of a run's first line, and the counts in its table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    /// True for the experiment that `lab run` starts for the document's number.
+    #[serde(default)]
+    pub(super) of_document: bool,
+    /// An operation, or what the counts are per.
+    pub(super) each: String,
+    /// Names of counts, each with what an operation does so often.
+    pub(super) does: Vec<(String, String)>,
+    /// Names of further columns.
+    columns: Vec<String>,
+}
+
+impl Answer {
+    /// The names of the metrics in the table, besides the document's figure.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
+        self.does.iter().map(|(name, _)| name).chain(&self.columns).map(String::as_str)
+    }
 }
 
 fn one_node() -> u8 {
@@ -178,6 +201,9 @@ mod tests {
         for spec in &REPLAYS.experiment {
             assert!(spec.models.starts_with("Models "), "{}", spec.name);
             assert_eq!(Spec::find(&spec.name).unwrap().about, spec.about);
+            let metrics = spec.metrics();
+            let mut columns = spec.answer.columns();
+            assert!(columns.all(|name| metrics.iter().any(|it| it.name == name)), "{}", spec.name);
             let rows = spec.rows();
             assert!(rows.iter().any(|row| row.quick), "{}", spec.name);
             let mut names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
@@ -188,6 +214,9 @@ mod tests {
                 assert!(row.scenario(3, None).is_some() != row.load().is_some(), "{}", row.name);
             }
         }
+        let of_documents = REPLAYS.experiment.iter().filter(|spec| spec.answer.of_document);
+        let numbers: Vec<&str> = of_documents.map(|spec| &*spec.document.number).collect();
+        assert_eq!(numbers, DOCUMENTS.map(|it| it.number), "an experiment for each document");
         let error = Spec::find("udp-stream").err().unwrap().to_string();
         assert!(error.starts_with("no experiment udp-stream; did you mean "), "{error}");
     }

@@ -3,22 +3,29 @@
 
 use super::documents::{Figure, beside};
 use super::profile;
-use super::spec::Spec;
+use super::spec::{ROOM, Spec};
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
 use quarry_harness::statistics::mmtests::Sorted;
-use quarry_harness::table::{self, counted};
+use quarry_harness::table::{self, Table, counted};
 use quarry_replay::policies::Policies;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Result<()> {
+/// The variants in the order of `--variants`.
+pub(super) fn columns<'a, 'b>(of: &'b Selection<'a>) -> impl Iterator<Item = &'b Column<'a>> {
+    of.baseline().run.meta.variants.iter().filter_map(|it| of.column(&it.name))
+}
+
+/// The table of all figures.
+pub(super) fn wide(selection: &Selection<'_>, spec: &'static Spec) -> String {
+    let meta = &selection.baseline().run.meta;
     let mut header = ["row", "tasks", "policies"].map(str::to_owned).to_vec();
-    for metric in &run.meta.metrics {
+    for metric in &meta.metrics {
         if metric.primary {
             header.push(metric.unit.clone());
-            header.push(format!("/ {}", run.meta.baseline));
+            header.push(format!("/ {}", meta.baseline));
             header.push(format!("document {}", spec.document.number));
             if spec.document.has_mainline() {
                 header.push("mainline 5.14".to_owned());
@@ -27,20 +34,20 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
             header.push(short_name(metric));
         }
     }
+    let of_row = |row| columns(selection).map(move |column| line(selection, spec, row, column));
+    table::render(header, selection.rows.iter().flat_map(|row| of_row(*row)).collect())
+}
+
+/// Prints how to read the table, the document's own finding, and further tables.
+pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Result<()> {
     let selection = Selection::of(run);
-    let mut rows = Vec::new();
-    for row in &selection.rows {
-        // In the order of `--variants`.
-        let columns = run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
-        rows.extend(columns.map(|column| line(&selection, spec, *row, column)));
-    }
-    writeln!(out, "{}", table::render(header, rows))?;
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     writeln!(
         out,
-        "\nMedians. Column \"/\": the ratio to the baseline within rounds, with a 95 % interval if \
-         there are 6 samples.\nColumn \"document\": the document's own ratio of this kernel to its \
-         baseline, with the kernel's name and its rate.\n{}\nDocument {}: {}",
+        "Medians; --wide has all figures. Column \"/\": the ratio to the baseline within rounds, \
+         with a 95 % interval if there are 6 samples, or +, -, = or ?: better, worse, the same or \
+         undecided.\nColumn \"document\": the document's own ratio of this kernel to its \
+         baseline.\n{}\nDocument {}: {}",
         line(spec.legend()),
         spec.document.number,
         line(&spec.document.finding),
@@ -67,7 +74,6 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
 /// `lines[..]["zone locks"]`. A missing value is null.
 pub(super) fn json(run: &Run) -> Value {
     let selection = Selection::of(run);
-    let columns = || run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
     let line = |row: &judge::Row<'_>, column: &Column<'_>| {
         let mut line = json!({
             "row": row.workload,
@@ -79,7 +85,7 @@ pub(super) fn json(run: &Run) -> Value {
         }
         line
     };
-    let of_row = |row| columns().map(move |column| line(row, column));
+    let of_row = |row| columns(&selection).map(move |column| line(row, column));
     let units = run.meta.metrics.iter().map(|it| (it.name.clone(), Value::from(it.unit.as_str())));
     json!({
         "experiment": run.meta.experiment,
@@ -126,7 +132,7 @@ fn line<'a>(
     line
 }
 
-fn documented(
+pub(super) fn documented(
     spec: &'static Spec,
     row: judge::Row<'_>,
     column: &Column<'_>,
@@ -168,7 +174,7 @@ fn spread(selection: &Selection<'_>, spec: &'static Spec) -> Result<String> {
             ]);
         }
     }
-    Ok(table::render(header.map(str::to_owned).to_vec(), lines))
+    Ok(Table::of(header, lines).text_of(ROOM))
 }
 
 /// Samples below this length are short; usual ones have 200 ms.
