@@ -6,7 +6,7 @@ use crate::push::{PushArgs, Pusher};
 use crate::raw::Raw;
 use crate::symbols::Programs;
 use crate::{flame, pprof, text};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use quarry_live::{Choice, Process, Who};
 use quarry_mm::heap::options::parse_bytes;
@@ -179,12 +179,7 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     if let Some(base) = base {
         shown = shown.minus(&Profile::of(&base, &root));
     }
-    if args.view == View::Frees && !raw.traces_frees {
-        bail!("frees were not traced: take the profile with --frees");
-    }
-    if args.view == View::Pinned && !raw.has_pins {
-        bail!("this profile has no pins: take one of a running process with --view pinned");
-    }
+    expect(&shown, args.view)?;
     for output in outputs {
         output.write(|form, file| match form {
             Form::Pprof => Ok(pprof::write(&shown, args.view, file)?),
@@ -201,6 +196,14 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
+fn expect(profile: &Profile, view: View) -> Result<()> {
+    let frees = view != View::Frees || profile.traces_frees;
+    ensure!(frees, "frees were not traced: take the profile with --frees");
+    let pins = view != View::Pinned || profile.has_pins;
+    ensure!(pins, "this profile has no pins: take one of a running process with --view pinned");
+    Ok(())
+}
+
 /// Keeps one profile on, and pushes what was allocated since the last push, and what is in use.
 fn push_every(args: &ProfileArgs, pusher: &Pusher, every: Duration) -> Result<()> {
     if args.view == View::Pinned {
@@ -212,7 +215,8 @@ fn push_every(args: &ProfileArgs, pusher: &Pusher, every: Duration) -> Result<()
     running.tell_if_it_was_on();
     let _ = writeln!(io::stderr(), "quarry: a profile of {who}, pushed every {}", lasts(every));
     let end = args.seconds.map(Duration::from_secs_f64);
-    let push = |state: &Profile| pusher.push(state, args.view);
+    let push =
+        |state: &Profile| expect(state, args.view).and_then(|()| pusher.push(state, args.view));
     let pushed = push_until(&mut running, &who, end, every, push);
     running.finish()?;
     pushed
@@ -234,11 +238,8 @@ fn push_until(
         let mut state = Profile::with(&taken.raw, &taken.root, &mut programs);
         state.process = who.clone();
         let is_over = !lives || taken.raw.session % 2 == 0 || end.is_some_and(|end| end <= until);
-        let since = match &last {
-            Some(last) => state.clone().since(last),
-            None => state.clone(),
-        };
-        match push(&since) {
+        let since = |last| state.clone().since(last);
+        match push(&last.as_ref().map_or_else(|| state.clone(), since)) {
             Ok(()) => last = Some(state),
             Err(error) if last.is_none() || is_over => return Err(error),
             // The next push has what this one should have had.

@@ -4,7 +4,7 @@ use crate::otlp::{self, Value};
 use crate::pprof;
 use crate::profile::{Profile, View};
 use crate::protobuf::fields;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -161,7 +161,8 @@ impl Pusher<'_> {
         let request = request.with_follow_redirects(false).with_timeout(PATIENCE);
         let url = &self.receiver.url;
         let of = || format!("pushing the profile to {url}");
-        let answer = request.send_lazy().with_context(of)?;
+        // The error's source has the same text.
+        let answer = request.send_lazy().map_err(|error| anyhow!("{}: {error}", of()))?;
         let (status, reason) =
             (answer.status_code, quarry_wary::plain(&answer.reason_phrase).into_owned());
         let is_message = answer.headers.iter().any(|(name, value)| {
@@ -234,12 +235,10 @@ impl Pusher<'_> {
         };
         let rejected = fields(partial).into_iter().find(|(field, ..)| *field == 1);
         let text = text_of(partial, 2);
-        match rejected {
-            Some((_, rejected, _)) if rejected > 0 => {
-                bail!("the receiver rejects {rejected} of the sample types: {text}")
-            }
-            _ if !text.is_empty() => eprintln!("quarry: the receiver warns: {text}"),
-            _ => {}
+        let rejected = rejected.map_or(0, |(_, profiles, _)| profiles);
+        ensure!(rejected == 0, "the receiver rejects {rejected} of the sample types: {text}");
+        if !text.is_empty() {
+            eprintln!("quarry: the receiver warns: {text}");
         }
         Ok(())
     }

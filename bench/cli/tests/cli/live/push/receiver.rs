@@ -48,11 +48,11 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Gives these answers in turn, and then 200.
-    pub(super) fn new(answers: &[Answer]) -> Self {
+    pub(super) fn new(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("its number");
         let (sender, requests) = mpsc::channel();
-        let mut answers = answers.to_vec().into_iter();
+        let mut answers = answers.into_iter();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let answer = answers.next().unwrap_or(Answer::OK);
