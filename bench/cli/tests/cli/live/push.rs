@@ -159,6 +159,11 @@ fn a_running_process_is_pushed_until_it_ends() {
     let Some(mut served) = Served::python("") else { return };
     // Waits until the process has published.
     served.text(&["slabinfo"]);
+    let push = ["profile", "--wait", "100", "--every", "0.2", "--push", "otlp+http://localhost:1"];
+    for (view, part) in [("frees", "take the profile with --frees"), ("pinned", "--view pinned")] {
+        let refused = error(&served.look(&[&push[..], &["--view", view]].concat()));
+        assert!(refused.contains(part) && !refused.contains("localhost"), "{refused}");
+    }
     // The third push fails; the fourth has what it should have had.
     let receiver = Receiver::new(vec![Answer::OK, Answer::OK, Answer::text(503, "busy")]);
     let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
