@@ -30,6 +30,8 @@ struct Histogram {
     born: Vec<u64>,
     /// Of these, those that ended, by class of size and then by class of lifetime.
     died: Vec<u64>,
+    /// The smallest and the largest size of each class, where there was one.
+    range: Vec<(u64, u64)>,
 }
 
 /// The histogram of the program that allocated most, with its executable's path as the witness
@@ -66,11 +68,22 @@ impl Histogram {
             bytes.chunks_exact(8).map(|it| u64::from_ne_bytes(it.try_into().unwrap())).collect();
         let born = numbers.get(layout::BORN..layout::BORN + layout::SIZES)?;
         let died = numbers.get(layout::DIED..layout::DIED + layout::SIZES * layout::AGES)?;
+        let ends =
+            [layout::SMALLEST, layout::LARGEST].map(|at| numbers.get(at..at + layout::SIZES));
+        let [Some(smallest), Some(largest)] = ends else { return None };
+        let range = smallest.iter().copied().zip(largest.iter().copied()).collect();
         let (clock, peak) = (*numbers.get(layout::CLOCK)?, *numbers.get(layout::PEAK)?);
-        (path[0] != 0).then(|| (path, Self { clock, peak, born: born.into(), died: died.into() }))
+        let histogram = Self { clock, peak, born: born.into(), died: died.into(), range };
+        (path[0] != 0).then_some((path, histogram))
     }
 
     fn add(&mut self, other: &Self) {
+        for (class, (smallest, largest)) in other.range.iter().enumerate() {
+            let range = &mut self.range[class];
+            let least = if self.born[class] == 0 { *smallest } else { range.0.min(*smallest) };
+            let is_there = other.born[class] > 0;
+            *range = if is_there { (least, range.1.max(*largest)) } else { *range };
+        }
         self.clock = self.clock.max(other.clock);
         self.peak = self.peak.max(other.peak);
         self.born.iter_mut().zip(&other.born).for_each(|(sum, it)| *sum += it);
@@ -99,7 +112,9 @@ impl Histogram {
             // Multiples of the golden ratio and of the root of 2 fill the unit interval evenly.
             let [within, later] = [0.618_034, 0.414_214].map(|it| (index as f64 * it).fract());
             let lifetime = cell.1.map_or(u64::MAX, |age| ((age as f64) + later).exp2() as u64);
-            draws.push((layout::size_in(cell.0, within), lifetime));
+            let (smallest, largest) = self.range[cell.0];
+            let size = smallest + (within * (largest - smallest + 1) as f64) as u64;
+            draws.push((size.max(1), lifetime));
         }
         draws
     }
@@ -174,9 +189,11 @@ mod tests {
             peak: 1 << 20,
             born: vec![0; layout::SIZES],
             died: vec![0; layout::SIZES * layout::AGES],
+            range: vec![(0, 0); layout::SIZES],
         };
         let (small, large) = (layout::size_class(64), layout::size_class(5000));
         (one.born[small], one.born[large]) = (3000, 1000);
+        (one.range[small], one.range[large]) = ((64, 64), (4700, 5000));
         one.died[small * layout::AGES + 10] = 2000;
         one.died[large * layout::AGES + 20] = 1000;
         one
@@ -189,8 +206,8 @@ mod tests {
             draws.iter().filter(|it| is(it)).count() as f64 / draws.len() as f64
         };
         assert_eq!(draws.len(), layout::DRAWS);
-        assert!((share(&|(size, _)| *size <= 64) - 0.75).abs() < 0.001);
-        assert!((share(&|(size, _)| (4000..6000).contains(size)) - 0.25).abs() < 0.001);
+        assert!((share(&|(size, _)| *size == 64) - 0.75).abs() < 0.001);
+        assert!((share(&|(size, _)| (4700..=5000).contains(size)) - 0.25).abs() < 0.001);
         assert!((share(&|(_, life)| *life == u64::MAX) - 0.25).abs() < 0.001, "never freed");
         assert!((share(&|(_, life)| (1 << 10..1 << 11).contains(life)) - 0.5).abs() < 0.001);
         assert!((share(&|(_, life)| (1 << 20..1 << 21).contains(life)) - 0.25).abs() < 0.001);
@@ -211,22 +228,29 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_size_hold_their_sizes() {
-        for bytes in [0, 1, 16, 24, 32, 100, 4096, 5000, 1 << 20, 1 << 40] {
+    fn classes_end_at_round_sizes() {
+        assert_eq!(layout::size_class(0), layout::size_class(8));
+        for bytes in [16, 24, 32, 96, 4096, 5120, 1 << 20] {
             let class = layout::size_class(bytes);
+            assert_eq!(layout::size_class(bytes + 1), class + 1, "{bytes}");
             assert!(class < layout::SIZES);
-            for within in [0.0, 0.5, 0.999] {
-                let drawn = layout::size_in(class, within);
-                assert_eq!(layout::size_class(drawn), class, "{bytes} {drawn}");
-                let is_round = bytes % 16 == 0 && bytes > 0;
-                assert!(
-                    !is_round || drawn <= bytes,
-                    "{bytes} {drawn}: no larger class of a peer's"
-                );
-            }
         }
+        assert_eq!(layout::size_class(1 << 40), layout::SIZES - 1);
         assert!((0..63).all(|age| layout::age_class(1 << age) == age));
         assert_eq!(layout::age_class(0), 0);
+    }
+
+    #[test]
+    fn ranges_of_several_processes_are_joined() {
+        let (mut one, mut none) = (histogram(), histogram());
+        let class = layout::size_class(64);
+        none.born[class] = 0;
+        none.range[class] = (0, 0);
+        let other = none.clone();
+        one.add(&other);
+        assert_eq!(one.range[class], (64, 64));
+        none.add(&one);
+        assert_eq!(none.range[class], (64, 64));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) const PLAN_BYTES: usize = PATH_BYTES + 8 + 16 * DRAWS;
 pub(crate) const DRAWS: usize = 1 << 16;
 
 /// A histogram: the path of the executable, then native u64 at the indices below.
-pub(crate) const HISTOGRAM_BYTES: usize = 8 * (DIED + SIZES * AGES);
+pub(crate) const HISTOGRAM_BYTES: usize = 8 * (LARGEST + SIZES);
 /// Bytes that the process has asked for.
 pub(crate) const CLOCK: usize = PATH_BYTES / 8;
 /// Bytes in use, and their peak.
@@ -88,25 +88,22 @@ pub(crate) const FOLLOWED: usize = CLOCK + 3;
 pub(crate) const BORN: usize = CLOCK + 4;
 /// Blocks that were freed, by class of size, then of lifetime.
 pub(crate) const DIED: usize = BORN + SIZES;
+/// The smallest and the largest size of each class that was asked for. The program may ask for one
+/// size only, whose neighbours lie in another class of an allocator's.
+pub(crate) const SMALLEST: usize = DIED + SIZES * AGES;
+pub(crate) const LARGEST: usize = SMALLEST + SIZES;
 /// Classes of size: up to 8 bytes, then eight for each power of two.
 pub(crate) const SIZES: usize = 1 + 8 * 24;
 /// Classes of lifetime: one for each power of two of the bytes that are asked for meanwhile.
 pub(crate) const AGES: usize = 64;
 
 /// The class of a request. A class ends at a multiple of a power of two and contains it, as those
-/// of allocators do: what is drawn from the class of 32 bytes is no larger than 32 bytes.
+/// of allocators do.
 pub(crate) fn size_class(bytes: u64) -> usize {
     let Some(above) = bytes.checked_sub(1).filter(|it| *it >= 8) else { return 0 };
     let power = above.ilog2();
     let class = 1 + (power as usize - 3) * 8 + (above >> (power - 3) & 7) as usize;
     class.min(SIZES - 1)
-}
-
-/// The request of a class, at a share of the way from its least to its largest.
-pub(crate) fn size_in(class: usize, within: f64) -> u64 {
-    let Some(class) = class.checked_sub(1) else { return 8 };
-    let (power, step) = (class / 8, (class % 8) as u64);
-    ((8 + step) << power) + 1 + (within * f64::from(1u32 << power)) as u64
 }
 
 pub(crate) fn age_class(bytes: u64) -> usize {

@@ -175,10 +175,14 @@ pub(crate) fn born(block: *mut c_void, size: u64, bytes: u64) {
     let Some(mut locked) = Locked::take() else { return };
     let clock = locked.add(layout::CLOCK, size);
     let class = layout::size_class(size);
-    locked.add(layout::BORN + class, 1);
+    let count = locked.add(layout::BORN + class, 1);
     let live = locked.add(layout::LIVE, bytes);
     // SAFETY: as in `add`.
     unsafe {
+        let [smallest, largest] =
+            [layout::SMALLEST, layout::LARGEST].map(|field| locked.counts.add(field + class));
+        smallest.write(if count == 1 { size } else { smallest.read().min(size) });
+        largest.write(largest.read().max(size));
         let peak = locked.counts.add(layout::PEAK);
         peak.write(peak.read().max(live));
         if locked.counts.add(layout::FOLLOWED).read() as usize >= MOST_USED {

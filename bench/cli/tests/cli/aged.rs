@@ -128,26 +128,26 @@ fn an_allocator_that_is_good_fresh_and_bad_aged_is_found() {
     }
 }
 
-/// Asks for 32 bytes 30,000 times.
+/// Asks for 32 and for 4,360 bytes 30,000 times.
 const ONE_SIZE: &str = r#"
 #include <stdlib.h>
 int main(void) {
     static void *volatile kept[30000];
-    for (int i = 0; i < 30000; i++) kept[i] = malloc(32);
+    for (int i = 0; i < 30000; i++) free(malloc(4360)), kept[i] = malloc(32);
     for (int i = 0; i < 30000; i++) free(kept[i]);
     return 0;
 }
 "#;
 
-/// An allocator that ends its process if it is asked for 33 to 48 bytes again and again.
-const NO_48: &str = r#"
+/// An allocator that ends its process if it is asked for neighbours of these sizes again and again.
+const NO_NEIGHBOURS: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 static char *at;
 static int odd;
 void *malloc(size_t size) {
-    if (size > 32 && size <= 48 && ++odd > 1000) abort();
+    if ((size > 32 && size <= 48 || size > 4360 && size < 4700) && ++odd > 1000) abort();
     if (!at)
         at = mmap(0, 1ul << 34, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -168,7 +168,7 @@ void *realloc(void *old, size_t size) {
 fn heaps_are_aged_by_what_the_program_asks_for() {
     let shop = Workshop::new();
     let program = shop.compile("one-size", ONE_SIZE, &["-O1"]);
-    let picky = shared_object(&shop, "picky", NO_48);
+    let picky = shared_object(&shop, "picky", NO_NEIGHBOURS);
     compare(&["--aged", "--runs=1", "--force", &format!("--allocators=glibc,{picky}")])
         .arg("--")
         .arg(&program)
