@@ -106,14 +106,17 @@ fi
 
 say "bills of materials"
 if cargo cyclonedx --version > /dev/null 2>&1; then
-    # bill NAME FOLDER: what the package in FOLDER is made of, in the format of CycloneDX 1.5.
-    bill() {
+    # The tool writes one beside the manifest of each package of the workspace, with its path. It
+    # takes the features of all: that of the library lists allocator-api2, which is not in it.
+    bills() {
         cargo cyclonedx --quiet --format json --spec-version 1.5 --no-build-deps \
-            --target "$machine-unknown-linux-gnu" --manifest-path "$2/Cargo.toml" \
-            --override-filename bill \
-            && mv "$2/bill.json" "$folder/$1.cdx.json"
+            --target "$machine-unknown-linux-gnu" --override-filename release-bill \
+            && sed "s|file://$PWD|file:///quarry|" malloc/preload/release-bill.json \
+                > "$folder/libquarry.so.cdx.json" \
+            && sed "s|file://$PWD|file:///quarry|" bench/cli/release-bill.json \
+                > "$folder/quarry.cdx.json" \
+            && git ls-files -z --others '*/release-bill.json' | xargs -0 rm
     }
-    bills() { bill libquarry.so malloc/preload && bill quarry bench/cli; }
     twice bills "*.cdx.json" bills
 else
     skip "bills of materials: no cargo-cyclonedx (scripts/setup.sh release installs it)"
