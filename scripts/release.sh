@@ -93,7 +93,7 @@ if command -v aarch64-linux-gnu-gcc > /dev/null \
     arm64_packages() { scripts/deb.sh --arm64 && cp "$CARGO_TARGET_DIR"/deb-arm64/*.deb "$folder"; }
     twice debian-arm64 "*_arm64.deb" arm64_packages
 else
-    skip "the packages for arm64: no cross compiler (scripts/setup.sh aarch64 installs it)"
+    skip "the packages for arm64: no aarch64-linux-gnu-gcc, or no target of rustup for aarch64"
 fi
 
 if [[ ${1:-} == --quick ]]; then
