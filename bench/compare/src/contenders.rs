@@ -1,6 +1,7 @@
 //! Allocators with their settings, as the variants of a run.
 
 use crate::allocators::{self, Allocator, FindLibrary, Maybe};
+use crate::known::KNOWN;
 use anyhow::{Error, Result, bail};
 use quarry_harness::launch::{self, Order};
 use quarry_harness::results::{Measurement, Variant};
@@ -59,7 +60,7 @@ pub fn find(
     let found = sort(names, |name| {
         let (name, setting) = split_setting(name);
         let found = allocators::find(&name, find_library)?.map(Contender::from);
-        Ok(found.map(|it| match setting {
+        Ok(found.map(|it| match setting.or_else(|| needed(&name)) {
             Some(setting) => it.with(it.name(), &[setting]),
             None => it,
         }))
@@ -71,6 +72,11 @@ pub fn find(
         bail!("--variants: none of the allocators is there");
     }
     Ok(found.contenders)
+}
+
+/// The variable without which an allocator is not what its users have.
+fn needed(name: &str) -> Option<(&'static str, &'static str)> {
+    KNOWN.allocator(name)?.setting.split_once('=')
 }
 
 /// Splits the setting off `NAME=FILE.so:VARIABLE=VALUE`.
@@ -166,7 +172,7 @@ pub fn add_copy(contenders: &mut Vec<Contender>, baseline: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::split_setting;
+    use super::{needed, split_setting};
 
     #[test]
     fn a_setting_follows_a_file() {
@@ -175,5 +181,11 @@ mod tests {
         assert_eq!(split_setting(with), (file.clone(), Some(("QUARRY_SLAM_MODE", "linked"))));
         assert_eq!(split_setting(&file), (file.clone(), None));
         assert_eq!(split_setting("jemalloc"), ("jemalloc".to_owned(), None));
+    }
+
+    #[test]
+    fn a_known_allocator_gets_the_variable_that_it_needs() {
+        assert_eq!(needed("google-tcmalloc"), Some(("GLIBC_TUNABLES", "glibc.pthread.rseq=0")));
+        assert_eq!([needed("jemalloc"), needed("a=/x.so"), needed("glibc")], [None; 3]);
     }
 }
