@@ -72,7 +72,7 @@ pub(super) struct IdleReturn {
 }
 
 impl Defaults for IdleReturn {
-    const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
+    const VARIANTS: &'static str = "glibc,jemalloc-new,tcmalloc,google-tcmalloc,mimalloc3,quarry";
     const SAMPLES: &'static str = "3";
     const QUICK_SAMPLES: &'static str = "1";
 }
@@ -165,7 +165,7 @@ fn metrics(looks: &[u64], sizes: Sizes) -> Vec<Metric> {
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
         // The settings that jemalloc's users are advised to use.
-        "jemalloc" => {
+        "jemalloc" | "jemalloc-new" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))
         }

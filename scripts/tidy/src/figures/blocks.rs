@@ -235,7 +235,6 @@ fn idle_return(run: &Run) -> Result<String, String> {
     let of = |row| held.cell(row, COLUMN).ok_or_else(|| format!("nothing held by {row}"));
     let tuned = run.allocators.iter().find(|(name, _)| name == "jemalloc tuned");
     let options = tuned.and_then(|(_, is)| is.split("MALLOC_CONF=").nth(1)).ok_or("not tuned")?;
-    // This run has Debian's allocators, not the newest ones of the peers' run.
     let on = |row, name| {
         let version = run.version(row).ok_or_else(|| format!("no version of {row}"))?;
         Ok::<_, String>(format!("{} on {name} {version}", of(row)?))
@@ -243,13 +242,14 @@ fn idle_return(run: &Run) -> Result<String, String> {
     let text = format!(
         "**Memory goes back.** A program allocates {amount}, frees all of it in random order, and \
          then does nothing. After {later} it holds **{} MiB** more than before on Quarry, {}, {} \
-         ({} with `{options}`), {} and {}. {}",
+         ({} with `{options}`), {}, {} and {}. {}",
         of("quarry")?,
         on("glibc", "glibc")?,
-        on("jemalloc", "jemalloc")?,
+        on("jemalloc-new", "jemalloc")?,
         of("jemalloc tuned")?,
         on("tcmalloc", "gperftools")?,
-        on("mimalloc", "mimalloc")?,
+        on("google-tcmalloc", "google/tcmalloc")?,
+        on("mimalloc3", "mimalloc")?,
         source(run),
     );
     Ok(wrapped(&text, ""))
