@@ -1,11 +1,10 @@
 //! The source of slabs, under `QUARRY_HARDEN` each with a guard.
 //!
-//! A block of order `g + 1` has two halves. The upper half is the guard: it faults, has no memory,
-//! and the budget exempts it. The slab, of order `k`, is the end of the lower half; what lies
-//! before it goes back to the page allocator. `g` is `k`, or the order of a page of the system if
-//! that is larger. So a linear overflow faults within the length of its slab, and the memory before
-//! most slabs is the guard of another. If there is no such block, or the system refuses the guard,
-//! the slab has none.
+//! A block of order `g + 1` has two halves. The upper half is the guard. The slab, of order `k`, is
+//! the end of the lower half; what lies before it goes back to the page allocator. `g` is `k`, or
+//! the order of a page of the system if that is larger. So a linear overflow faults within the
+//! length of its slab, and the memory before most slabs is the guard of another. If there is no such
+//! block, or the system refuses the guard, the slab has none.
 //!
 //! The frame after a slab has the kind `GUARD` iff the slab's own guard begins there: any other
 //! guard follows another slab.
@@ -35,9 +34,7 @@ impl<C: StackConfig> Built<C> {
         let both = PageRequest { order: double(guard), ..request };
         let mut page = self.pages.alloc(slot, both)?;
         let upper = page.pfn.plus(guard.frames());
-        if self.pages.zones().guard(upper, guard.frames()) {
-            self.pages.zones().budget().exempt(guard.frames());
-        } else {
+        if !self.pages.zones().guard(upper, guard.frames()) {
             self.pages.free(slot, upper, guard);
         }
         for before in (order.get()..guard.get()).rev().map(Order::new) {
@@ -57,7 +54,6 @@ impl<C: StackConfig> Built<C> {
         if !is_guarded || !zones.unguard(upper, guard.frames()) {
             return order;
         }
-        zones.budget().end_exemption(guard.frames());
         if guard == order {
             return double(order);
         }

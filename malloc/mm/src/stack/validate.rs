@@ -5,7 +5,7 @@
 //! * heads of kind CACHED = descriptors of the page cache that are in use
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
 //! * frames of free blocks and of free extents have no kind
-//! * frames of slabs, blocks, cached pages and mappings <= `used` of the budget
+//! * frames of slabs, blocks, cached pages and mappings <= `used + exempt` of the budget
 //! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
@@ -151,8 +151,8 @@ impl<C: StackConfig> Stack<C> {
         let of_pages = census.of_blocks + cached;
         let owned = census.of_cache.iter().sum::<u64>() + of_pages + charged;
         check.that(
-            owned <= budget.used().into(),
-            "frames of slabs, blocks, cached pages and mappings <= used",
+            owned <= (budget.used() + budget.exempted()).into(),
+            "frames of slabs, blocks, cached pages and mappings <= used + exempt",
         )
     }
 }

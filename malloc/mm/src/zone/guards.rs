@@ -1,7 +1,7 @@
 //! Guards: frames after objects, at which linear writes and reads past these objects fault.
 //!
-//! A guard's frames are in use, so no request gets them. The first has the kind `GUARD` and a link
-//! that tells how the system made the guard.
+//! A guard's frames are in use, so no request gets them, but they have no memory, and the budget
+//! exempts them. The first has the kind `GUARD` and a link that tells how the system made the guard.
 
 use super::huge;
 use super::zones::Zones;
@@ -22,11 +22,12 @@ impl Zones {
         if let Ok(made) = made {
             self.frames().set_link(first, made as u32);
             self.frames().set_kind(first, 1, Kind::GUARD);
+            self.budget().exempt(count);
         }
         made.is_ok()
     }
 
-    /// Makes the frames of a guard accessible again. Returns false, and leaves the guard, if the
+    /// Makes the frames of a guard accessible again, which then go to their zone. Returns false, and leaves the guard, if the
     /// system refuses; no code may use its frames then.
     pub fn unguard(&self, first: Pfn, count: u32) -> bool {
         let (arena, is_mapped) =
@@ -36,6 +37,7 @@ impl Zones {
         let is_open = arena.os().unguard(arena.address(first), bytes, made).is_ok();
         if is_open {
             self.frames().set_kind(first, 1, Kind::NONE);
+            self.budget().end_exemption(count);
         }
         is_open
     }
