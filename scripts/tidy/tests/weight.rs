@@ -16,7 +16,7 @@ const FULL_LIMIT: u64 = 877 << 10;
 const POLICY_LIMIT: u64 = 894 << 10;
 
 /// Maximum number of bytes of the command, with the libraries that it carries.
-const COMMAND_LIMIT: u64 = 6_900 << 10;
+const COMMAND_LIMIT: u64 = 7_360 << 10;
 
 /// The slab policies that have a library of their own beside the default one.
 fn policies() -> Vec<String> {

@@ -3,8 +3,8 @@
 //! A block of order `g + 1` has two halves. The upper half is the guard. The slab, of order `k`, is
 //! the end of the lower half; what lies before it goes back to the page allocator. `g` is `k`, or
 //! the order of a page of the system if that is larger. So a linear overflow faults within the
-//! length of its slab, and the memory before most slabs is the guard of another. If there is no such
-//! block, or the system refuses the guard, the slab has none.
+//! length of its slab, and the memory before most slabs is the guard of another. If there is no
+//! such block, or the system refuses the guard, the slab has none.
 //!
 //! The frame after a slab has the kind `GUARD` iff the slab's own guard begins there: any other
 //! guard follows another slab.

@@ -1,7 +1,8 @@
 //! Guards: frames after objects, at which linear writes and reads past these objects fault.
 //!
 //! A guard's frames are in use, so no request gets them, but they have no memory, and the budget
-//! exempts them. The first has the kind `GUARD` and a link that tells how the system made the guard.
+//! exempts them. The first has the kind `GUARD` and a link that tells how the system made the
+//! guard.
 
 use super::huge;
 use super::zones::Zones;
@@ -27,8 +28,8 @@ impl Zones {
         made.is_ok()
     }
 
-    /// Makes the frames of a guard accessible again, which then go to their zone. Returns false, and leaves the guard, if the
-    /// system refuses; no code may use its frames then.
+    /// Makes the frames of a guard accessible again, which then go to their zone. Returns false,
+    /// and leaves the guard, if the system refuses; no code may use its frames then.
     pub fn unguard(&self, first: Pfn, count: u32) -> bool {
         let (arena, is_mapped) =
             (self.arena(), self.frames().link(first) == os::Guard::Mapped as u32);
