@@ -63,11 +63,10 @@ pub enum Goal {
 impl Goal {
     /// Frames above the high mark, or above this goal, that no request is about to take.
     pub(super) fn spare(self, budget: &Budget) -> u32 {
-        let used = budget.used();
-        let bound = budget.limit().saturating_sub(budget.marks().high);
-        let spare = bound.saturating_sub(used.saturating_add(budget.reclaimers().lacking()));
+        let needed = budget.marks().high.saturating_add(budget.reclaimers().lacking());
+        let spare = budget.free().saturating_sub(needed);
         match self {
-            Self::Used(frames) => spare.min(frames.saturating_sub(used)),
+            Self::Used(frames) => spare.min(frames.saturating_sub(budget.used())),
             Self::HighMark | Self::OnePass(_) => spare,
         }
     }

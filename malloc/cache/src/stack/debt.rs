@@ -111,15 +111,16 @@ pub(super) fn pay<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>, G>(
     let lets_nap = caller == ReclaimCaller::Background;
     debt.naps.fetch_max(if lets_nap { MOST_NAPS } else { 0 }, Relaxed);
     let Some(cache) = PageCaching::opened(stack) else { return shrunk };
-    let (mut owed, mut asked, mut drained) = (0, 0, 0);
+    let (mut asked, mut drained) = (0, 0);
     let drain = || {
         let used = zones(stack).budget().used();
         let _inside = enter();
         stack.shrink_all();
         used.saturating_sub(zones(stack).budget().used())
     };
-    owed += debt.owed_beside(listed_pages(stack, cache));
-    let pages = owed + listed_pages(stack, cache);
+    let listed = listed_pages(stack, cache);
+    let mut owed = debt.owed_beside(listed);
+    let pages = owed + listed;
     for steps in 0.. {
         owed += debt.owed.swap(0, Relaxed);
         let unpaid = owed.saturating_sub(asked);
