@@ -11,13 +11,14 @@
 //! 3. asks each shrinker: `count >> priority * 4 / seeks`.
 //!
 //! `cost.rs` divides the work between steps 2 and 3, so that pages and each shrinker's objects
-//! become fewer in proportion. Step 3 asks for two parts of the objects where step 2 looks at one
-//! part of the pages, because a first look at a used page only activates it; a page that is evicted
-//! counts half. If step 2 ends early, because it has evicted all that is missing, step 3 asks for
-//! the same part less. (Otherwise a program that uses the memory of freed objects at once loses all
-//! objects and keeps its pages: no frame leaves the budget, so passes go on.) For the same reason
-//! pages of a mapping whose lock another task holds do not count, and a pass waits if most are such
-//! pages: a request that reclaims at that moment, say, and was preempted.
+//! become fewer in proportion. Step 3 asks for one object where step 2 evicts a page of the same part
+//! of all, and for a quarter of one where it keeps a page (the first look at a used page only clears
+//! the mark of its use): else the objects would go while the scan looks at each page once. If step 2
+//! ends early, because it has evicted all that is missing, step 3 asks for the same part less.
+//! (Otherwise a program that uses the memory of freed objects at once loses all objects and keeps
+//! its pages: no frame leaves the budget, so passes go on.) A pass waits if most pages that it kept
+//! belong to a mapping whose lock another task holds: a request that reclaims at that moment, say,
+//! and was preempted.
 //!
 //! If a pass frees less than an eighth of the missing frames, the next pass has the next lower
 //! priority. (kswapd decides by the number of scanned pages. Quarry cannot, because a scanned
@@ -46,6 +47,8 @@ const PARKED_PRIORITY: u32 = 9;
 const MOST_PASSES: u32 = 64;
 /// Maximum number of nodes of shadow entries that a pass frees for each NUMA node.
 const SHADOW_NODES: usize = 128;
+/// So many kept pages cost the shrinkers as much as one evicted page.
+const KEPT_FOR_EVICTED: u64 = 4;
 /// A pass keeps its priority if it frees at least `1 / ENOUGH` of the missing frames.
 const ENOUGH: u32 = 8;
 
@@ -295,7 +298,9 @@ impl<P: LruPolicy, S: StackHost<Cache = PageCaching<P>>> Run<'_, S> {
             return true;
         }
         self.window += looked_at;
-        self.unscanned.0 += looked_at.freed / 2 + busy.min(looked_at.freed);
+        let kept = looked_at.scanned - looked_at.freed;
+        // The whole share of the shrinkers is two objects for each page.
+        self.unscanned.0 += looked_at.scanned - (looked_at.freed + kept / KEPT_FOR_EVICTED) / 2;
         self.ask_shrinkers();
         let freed = before.saturating_sub(self.missing());
         let is_enough = freed > 0 && freed >= before / ENOUGH;

@@ -289,6 +289,40 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
     end(&bed, cache, &[id]);
 }
 
+/// A balance each time that a burst has reached the low mark, as on one CPU: pages and objects go in
+/// proportion, although the first look at each page only clears the mark of its first use.
+#[test]
+fn many_small_balances_take_of_pages_and_objects_in_proportion() {
+    for size in [1000, 20_000, 300_000] {
+        let bed = bed();
+        let (stack, budget) = (&*bed.stack, bed.stack.pages().zones().budget());
+        let cache = PageCaching::open(stack).expect("there is memory");
+        let id = mapping(cache, GroupId::ROOT);
+        let objects = Objects(stack, Mutex::default());
+        let shrinker = register(stack, &objects);
+        let (pages, all) = fill_to_low(cache, id, &objects);
+        (0..pages).for_each(|page| touch(cache, id, page).expect("it is cached"));
+        let mut burst = Vec::new();
+        while burst.len() * size < 12 * MIB {
+            burst.push(stack.alloc(size).expect("pages and objects make room"));
+            if budget.is_below(Mark::Low) {
+                assert_eq!(balance(stack), 0);
+            }
+        }
+        let kept = cache.pages_of(id) as f64 / pages as f64;
+        let kept_objects = objects.len() as f64 / all as f64;
+        assert!(kept < 0.9 && kept_objects < 0.9, "both give: {kept} {kept_objects}");
+        assert!((0.65..1.54).contains(&(kept / kept_objects)), "{size}: {kept} {kept_objects}");
+        assert!(stack.cached().shrinkers().remove(shrinker));
+        for object in burst {
+            // SAFETY: the object was just allocated, and no other code uses it.
+            unsafe { stack.free(object) };
+        }
+        objects.free(u64::MAX);
+        end(&bed, cache, &[id]);
+    }
+}
+
 /// A balance that finds all pages behind the lock of another task waits for it, and does not take
 /// the objects instead.
 #[test]

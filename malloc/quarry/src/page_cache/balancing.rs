@@ -29,10 +29,14 @@ use quarry_sys::primitive::{
 
 /// Time from a failed balance to the next: 100 ms.
 const RETRY_NS: u64 = 100_000_000;
-/// Longest wait of a request for balances: 20 ms.
+/// Time of a request for balances that do not suffice: 20 ms.
 const REQUEST_WAIT_NS: u64 = 20_000_000;
-/// Longest wait if writing dirty pages would free enough for the request: 200 ms.
+/// Time for them if writing dirty pages would free enough for the request: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
+/// Time for a balance to end, which needs a CPU, or a lock that the request's thread may hold: 200 ms.
+const END_WAIT_NS: u64 = 200_000_000;
+/// Time for a balance to begin while other threads have the CPUs: 1 s.
+const BEGIN_WAIT_NS: u64 = 1_000_000_000;
 /// Time after a wait in vain during which no request waits: 200 ms.
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
@@ -43,6 +47,9 @@ const GIVE_WAY_PRIORITY: u32 = 3;
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Time from which a failed balance may be repeated, by the coarse clock.
 static RETRY_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// The background thread balances now.
+static BALANCING: AtomicBool = AtomicBool::new(false);
+/// Counts the ends of balances.
 static PROGRESS: AtomicU32 = AtomicU32::new(0);
 /// Time from which a request may wait again, by the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
@@ -70,9 +77,11 @@ fn balance_if_due() {
     if !WANTED.load(Acquire) && !Cache::is_due() || !may_retry() {
         return;
     }
+    BALANCING.store(true, Relaxed);
     WANTED.store(false, Relaxed);
     let done =
         quarry_cache::balance(&STACK, ReclaimCaller::Background, Goal::HighMark, gate::enter);
+    BALANCING.store(false, Relaxed);
     if done.missing > 0 {
         RETRY_AT_NS.store(coarse_ns() + RETRY_NS, Relaxed);
     }
@@ -109,23 +118,34 @@ impl BalanceWait {
             return false;
         }
         let start = monotonic_ns();
-        let most = if writers::dirty() >= self.frames { DIRTY_WAIT_NS } else { REQUEST_WAIT_NS };
         if self.frames >= budget.limit() as usize
             || self.waited_ns == 0 && coarse_ns() < NEXT_WAIT_NS.load(Relaxed)
         {
             return false;
         }
-        if self.waited_ns >= most {
+        if self.waited_ns >= self.longest_ns() {
             NEXT_WAIT_NS.store(coarse_ns() + REQUEST_INTERVAL_NS, Relaxed);
             return false;
         }
         RETRY_AT_NS.store(0, Relaxed);
         budget.reclaimers().begin_wait(self.frames as u32);
-        wait_for_progress(most - self.waited_ns);
+        wait_for_progress(REQUEST_WAIT_NS);
         // Without a clock (a confined process), the request waits once.
-        let waited = if start == 0 { most } else { monotonic_ns().saturating_sub(start) };
-        self.waited_ns += waited.max(1);
+        let now = if start == 0 { BEGIN_WAIT_NS } else { monotonic_ns() };
+        self.waited_ns += now.saturating_sub(start).max(1);
         true
+    }
+
+    fn longest_ns(&self) -> u64 {
+        if WANTED.load(Relaxed) {
+            BEGIN_WAIT_NS
+        } else if BALANCING.load(Relaxed) {
+            END_WAIT_NS
+        } else if writers::dirty() >= self.frames {
+            DIRTY_WAIT_NS
+        } else {
+            REQUEST_WAIT_NS
+        }
     }
 }
 
@@ -237,6 +257,9 @@ impl Balancer for PageCaching {
         // Stores only where it must, because the kernel copies each page to which the child writes.
         if WANTED.load(Relaxed) {
             WANTED.store(false, Relaxed);
+        }
+        if BALANCING.load(Relaxed) {
+            BALANCING.store(false, Relaxed);
         }
         if had_others {
             writers::forget_uses();
