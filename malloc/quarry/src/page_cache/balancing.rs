@@ -130,6 +130,8 @@ impl BalanceWait {
         RETRY_AT_NS.store(0, Relaxed);
         budget.reclaimers().begin_wait(self.frames as u32);
         wait_for_progress(REQUEST_WAIT_NS);
+        // Before the request takes its frames: a balance must not count them twice.
+        budget.reclaimers().end_wait();
         // Without a clock (a confined process), the request waits once.
         let now = if start == 0 { BEGIN_WAIT_NS } else { monotonic_ns() };
         self.waited_ns += now.saturating_sub(start).max(1);
@@ -145,14 +147,6 @@ impl BalanceWait {
             DIRTY_WAIT_NS
         } else {
             REQUEST_WAIT_NS
-        }
-    }
-}
-
-impl Drop for BalanceWait {
-    fn drop(&mut self) {
-        if self.waited_ns > 0 {
-            zones().budget().reclaimers().end_wait();
         }
     }
 }
