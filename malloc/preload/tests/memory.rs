@@ -127,8 +127,11 @@ fn threads_that_come_and_go() {
 /// System calls during `pairs` allocations and frees of each size, with `buffers` of them live. The
 /// process publishes no statistics, because each publication takes two page faults.
 fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
+    // Polls and purges come by the clock: on a busy machine, between any two pairs.
     let mut run = Run::new(program("memory_pairs.c"))
         .env("QUARRY_RECORD", "0")
+        .env("QUARRY_PRESSURE", "off")
+        .env("QUARRY_PURGE_DELAY", "3600000")
         .without_stats()
         .arg(pairs.to_string())
         .arg(buffers.to_string());
