@@ -57,6 +57,15 @@ static void work(uint64_t seed, size_t most, int rounds)
     memset(held, 0, sizeof(held));
 }
 
+/* Sizes that the pool did not have need bookkeeping, for which Quarry may map 512 KiB once: the
+ * kernel populates them at once, and counts a fault for each page. */
+static void check_faults(long faults, const char *where, unsigned number)
+{
+    static long room = 512 * KIB / PAGE;
+    CHECK(faults <= room, "%ld page faults in %s %u", faults, where, number);
+    room = faults > 0 ? 0 : room;
+}
+
 static pthread_barrier_t may_work, have_worked;
 
 static void *worker(void *number)
@@ -111,14 +120,13 @@ int main(int argc, char **argv)
         pthread_barrier_wait(&have_worked);
         for (size_t i = 0; i < LENGTH(threads); i++) {
             CHECK(pthread_join(threads[i], NULL) == 0, "join");
-            CHECK(faults[i] == 0, "%ld page faults in thread %zu", faults[i], i);
+            check_faults(faults[i], "thread", (unsigned)i);
         }
     }
     for (uint64_t seed = 1; seed <= 3; seed++) {
         long before = minor_faults();
         work(seed, pool_bytes / 4, 3000);
-        CHECK(minor_faults() == before, "%ld page faults in turn %d", minor_faults() - before,
-              (int)seed);
+        check_faults(minor_faults() - before, "turn", (unsigned)seed);
         nap_ms(20);
     }
     check_heap("after the loop");
