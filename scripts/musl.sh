@@ -50,6 +50,7 @@ library() {
         "$target/release/$name-musl.so"
     scripts/strip.sh "$target/release/$name-musl.so"
     cp --remove-destination "$target/release/$name-musl.so" "$out/lib/$name.so"
+    ln -sf "$name.so" "$out/lib/$name.so.0"
 }
 library libquarry
 library libquarry-full --features full
@@ -69,10 +70,8 @@ readonly of_idle=(memory::idle_program memory::objects_move memory::nothing_move
 #   locks of streams; who is cancelled at once has a misaligned stack; more threads overlap.
 readonly of_musl=(surroundings::handlers_of_fork surroundings::forks_under_the_locks
     surroundings::forks_and_threads surroundings::asynchronous memory::threads_that_come)
-#   One fails now and then, on glibc too: a new chunk of metadata is populated beyond the pool.
-readonly of_chance=(surroundings::no_page_faults)
 left=()
-for test in "${of_glibc[@]}" "${of_idle[@]}" "${of_musl[@]}" "${of_chance[@]}"; do
+for test in "${of_glibc[@]}" "${of_idle[@]}" "${of_musl[@]}"; do
     left+=(--skip "$test")
 done
 say "the tests of the ABI"

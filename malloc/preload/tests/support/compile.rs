@@ -38,7 +38,10 @@ fn linked(path: &str, options: &[&str]) -> PathBuf {
     let mut command = compiler(path);
     command.args(options).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"]);
     command.arg(folder.join("include")).arg("-o").arg(&output).arg(folder.join(path));
-    run(command.arg(full_library().expect("the library is under test")), path);
+    let library = full_library().expect("the library is under test");
+    // Musl's loader looks for the library's name, although it is preloaded.
+    command.arg(format!("-Wl,-rpath,{}", library.parent().expect("it is absolute").display()));
+    run(command.arg(library), path);
     output
 }
 
