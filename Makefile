@@ -59,7 +59,9 @@ SMALLER := -Cno-vectorize-loops -Cno-vectorize-slp \
 	-unroll-allow-partial=false -inlinecold-threshold=5 -align-loops=1)
 # Cargo chooses its own number of jobs: it does not get make's.
 BUILD := env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="$(strip $(RUSTFLAGS) $(SMALLER))" $(CARGO)
-TOOL := $(BUILD) build --profile tools
+# AUDITABLE=auditable lists the packages that a command is made of inside it, for `cargo audit bin`.
+AUDITABLE ?=
+TOOL := $(BUILD) $(AUDITABLE) build --profile tools
 # The lab is a workspace of its own; what both have in common is compiled once.
 IN_LAB := cd lab && CARGO_TARGET_DIR=$(abspath $(TARGET))
 # write_pages COMMAND PAGES: lets COMMAND write its own man pages and completions, without PAGES of

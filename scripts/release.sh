@@ -65,7 +65,14 @@ archive_sources() {
 twice sources "quarry-$version.tar.gz" archive_sources
 
 say "the libraries and the command"
+if cargo auditable --version > /dev/null 2>&1; then
+    export AUDITABLE=auditable
+else
+    skip "the list of packages inside the command: no cargo-auditable (see scripts/setup.sh release)"
+fi
 quiet build make --no-print-directory build
+[[ -z ${AUDITABLE:-} || $(readelf -SW "$CARGO_TARGET_DIR/tools/quarry") == *.dep-v0* ]] \
+    || fail "the command does not list its packages"
 say "the ABI, beside that of the last version"
 if command -v abidiff > /dev/null; then
     quiet abi env scripts/abi.sh

@@ -342,15 +342,16 @@ if [[ $purpose == test ]] && ! cargo nextest --version > /dev/null 2>&1; then
     fi
 fi
 
-# Cargo compiles this one in some minutes. A release can be prepared without it.
-if [[ $purpose == release ]] && ! cargo cyclonedx --version > /dev/null 2>&1; then
-    place=${CARGO_TARGET_DIR:-target}/release-tools
-    if [[ ! -x $place/bin/cargo-cyclonedx ]]; then
-        say "cargo install cargo-cyclonedx into $place"
-        cargo install --quiet --locked --root "$place" cargo-cyclonedx --version 0.5.9 \
-            || say "without cargo-cyclonedx then"
+# Cargo compiles these in some minutes. A release can be prepared without them.
+for tool in cyclonedx@0.5.9 auditable@0.7.7; do
+    name=cargo-${tool%@*} place=${CARGO_TARGET_DIR:-target}/release-tools
+    if [[ $purpose == release && ! -x $place/bin/$name ]] \
+        && ! cargo "${tool%@*}" --version > /dev/null 2>&1; then
+        say "cargo install $name into $place"
+        cargo install --quiet --locked --root "$place" "$name" --version "${tool#*@}" \
+            || say "without $name then"
     fi
-fi
+done
 
 # The script does not install Rust; it only checks its version and its usual components.
 has_command cargo || fail "no cargo in PATH: install Rust with rustup first"
