@@ -41,7 +41,10 @@ impl<C: StackConfig> Stack<C> {
             return;
         }
         let (footprint, peak) = self.footprint_and_peak();
-        self.reap_while_growing(footprint, margin(peak));
+        self.reap_while_growing(footprint, margin(peak / 4));
+        if self.footprint.has_sparse.load(Relaxed) {
+            return self.shrink_footprint(taken);
+        }
         if excess(footprint, peak, 0) == 0 {
             return;
         }
@@ -65,9 +68,16 @@ impl<C: StackConfig> Stack<C> {
         let most = if taken < STEP { STEP } else { u32::MAX };
         let is_step = excess > most;
         let price = self.pages().memory().prices().small_us();
-        let excess = excess.min(past.allowance(peak, coarse_ns(), price)).min(most);
-        if excess == 0 {
+        let allowance = past.allowance(peak, coarse_ns(), price);
+        if allowance == 0 {
             self.footprint.spent_until_ns.store(coarse_ns() + ASK_AGAIN_NS, Relaxed);
+            return;
+        }
+        if self.footprint.has_sparse.load(Relaxed) {
+            own_stack::run(|| self.walk_reaped(&mut past));
+        }
+        let excess = excess.min(allowance).min(most);
+        if excess == 0 {
             return;
         }
         past.spent += excess;

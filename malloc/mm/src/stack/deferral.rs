@@ -12,7 +12,7 @@
 //! So a program at its limit whose larger requests fail, with `malloc` and `free` of small objects
 //! in between, causes one reclaim in 10 ms. A program that frees memory is served at once.
 
-use crate::slab::MAX_CACHES;
+use crate::slab::{Cache, MAX_CACHES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Buckets of each doubling.
@@ -26,7 +26,7 @@ pub(super) struct Deferral {
     /// From this time on, a request may reclaim again in any case; 0: at once.
     pub(super) until_ns: AtomicU64,
     pub(super) used: AtomicU32,
-    pub(super) caches: [CacheCounts; MAX_CACHES],
+    caches: [CacheCounts; MAX_CACHES],
     pub(super) reclaims: AtomicU64,
     /// Durations of the stages of direct reclaims.
     pub(super) took: Durations,
@@ -37,12 +37,14 @@ pub(super) struct CacheCounts {
     pub(super) live: AtomicU64,
     /// Allocations until the last reap (see `reap.rs`).
     pub(super) allocs: AtomicU64,
+    /// Frees until the last walk through sparse slabs that a reap asked for; `u64::MAX`: it is due.
+    pub(super) walked: AtomicU64,
 }
 
 impl CacheCounts {
     const fn new() -> Self {
-        let [activity, live, allocs] = [const { AtomicU64::new(0) }; 3];
-        Self { activity, live, allocs }
+        let [activity, live, allocs, walked] = [const { AtomicU64::new(0) }; 4];
+        Self { activity, live, allocs, walked }
     }
 }
 
@@ -55,6 +57,11 @@ impl Deferral {
             reclaims: AtomicU64::new(0),
             took: Durations::new(),
         }
+    }
+
+    #[inline(never)]
+    pub(super) fn of(&self, cache: &Cache) -> &CacheCounts {
+        &self.caches[cache.id().index()]
     }
 }
 

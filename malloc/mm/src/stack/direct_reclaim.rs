@@ -117,7 +117,7 @@ impl<C: StackConfig> Stack<C> {
     fn note_caches(&self) {
         let context = self.context();
         for cache in self.caches.iter() {
-            let seen = &self.deferral.caches[cache.id().index()];
+            let seen = self.deferral.of(cache);
             seen.activity.store(self.slab.activity(context.with(cache)).unwrap_or(0), Relaxed);
             seen.live.store(self.live_objects(cache), Relaxed);
         }
@@ -126,7 +126,7 @@ impl<C: StackConfig> Stack<C> {
     /// Returns whether a cache has fewer objects in use than at the last reclaim.
     #[inline(never)]
     fn has_freed(&self, cache: &Cache) -> bool {
-        let seen = &self.deferral.caches[cache.id().index()];
+        let seen = self.deferral.of(cache);
         let live = seen.live.load(Relaxed);
         let activity = || self.slab.activity(self.context().with(cache));
         live > 0

@@ -24,9 +24,10 @@
 //! lies in pieces, the next attempt comes once the process has grown by another margin.
 
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_FRAMES};
+use crate::slab::{CacheId, SparseWalk};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = SECOND_NS / 2;
@@ -49,6 +50,8 @@ pub(super) struct Footprint {
     pub(super) stuck: AtomicU32,
     /// Frames that were in memory at the last reap, or fewer after it.
     pub(super) reaped: AtomicU32,
+    /// True if a reap found caches whose sparse slabs are to be walked through.
+    pub(super) has_sparse: AtomicBool,
     /// No request tries to give memory back before this time.
     pub(super) spent_until_ns: AtomicU64,
     pub(super) given: CountedLock<GivenBack>,
@@ -58,6 +61,8 @@ pub(super) struct GivenBack {
     /// Frames that count against the allowance: a leaky bucket.
     pub(super) spent: u32,
     since_ns: u64,
+    /// The last cache with sparse slabs that requests walked through, and how far they came.
+    pub(super) sparse: Option<(CacheId, SparseWalk)>,
 }
 
 impl GivenBack {
@@ -84,8 +89,9 @@ impl Footprint {
             recent: RecentPeak::new(),
             stuck: AtomicU32::new(0),
             reaped: AtomicU32::new(0),
+            has_sparse: AtomicBool::new(false),
             spent_until_ns: AtomicU64::new(0),
-            given: CountedLock::new(GivenBack { spent: 0, since_ns: 0 }),
+            given: CountedLock::new(GivenBack { spent: 0, since_ns: 0, sparse: None }),
         }
     }
 
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn no_more_than_an_allowance_goes() {
-        let mut past = GivenBack { spent: 0, since_ns: 0 };
+        let mut past = GivenBack { spent: 0, since_ns: 0, sparse: None };
         let (peak, all) = (8000, 8000 / ALLOWED_AT_ONCE);
         assert_eq!(past.allowance(peak, SECOND_NS, None), all);
         past.spent = all;
@@ -177,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_dear_to_bring_in_goes_more_slowly() {
-        let mut past = GivenBack { spent: 0, since_ns: SECOND_NS };
+        let mut past = GivenBack { spent: 0, since_ns: SECOND_NS, sparse: None };
         let peak = 1 << 20;
         past.spent = peak / ALLOWED_AT_ONCE;
         // If 2 MiB take twice 1,250 us, 50 ms bring 10,240 frames in.

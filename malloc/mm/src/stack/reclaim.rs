@@ -11,7 +11,8 @@
 //!    whole pageblocks first; free pageblocks are also unmapped, except some clean ones that a zone
 //!    keeps;
 //! 5. in caches without an operation since the last look, pages of sparse slabs that hold no object
-//!    in use go to the operating system. Only Quarry's own thread does this.
+//!    in use go to the operating system. Only Quarry's own thread does this while the process does
+//!    not grow (see `reap.rs`).
 //!
 //! Dirty frames are counted, not tracked one by one. If a zone had at least `n` dirty frames ever
 //! since the last look, no request needed `n` of them: so many are *due*. Due frames are purged in
@@ -226,21 +227,10 @@ impl<C: StackConfig> Stack<C> {
     /// One step through the sparse slabs of an idle cache: gives back pages without an object in
     /// use. Returns the bytes; `None` if no cache is due any more.
     fn purge_sparse(&self, state: &mut ReclaimState) -> Option<usize> {
-        let context = self.context();
-        // The checks fill free objects with bytes and compare them later, so none may be purged.
-        if self.watch.have_records() {
-            return None;
-        }
         let is_due = |cache: &&Cache| state.rest[cache.id().index()] == Rest::Due;
-        let Some(cache) = self.caches.iter().find(is_due) else {
-            state.sparse = None;
-            return None;
-        };
-        let started = state.sparse.filter(|(id, _)| *id == cache.id()).map(|(_, walk)| walk);
-        let mut walk = started.unwrap_or(SparseWalk::START);
-        let bytes = self.slab.purge_sparse(context.with(cache), &mut walk);
-        state.sparse = Some((cache.id(), walk));
-        if walk.is_over() {
+        let cache = self.caches.iter().find(is_due);
+        let (bytes, walked) = self.walk_sparse(&mut state.sparse, cache)?;
+        if let Some(cache) = walked {
             state.rest[cache.id().index()] = Rest::Done;
         }
         Some(bytes)

@@ -6,6 +6,7 @@ use quarry_mm::heap::options::StackOptions;
 use quarry_mm::slab::Sheaf;
 use quarry_mm::stack::{Request, StackHost};
 use quarry_sys::percpu::Object;
+use std::collections::{HashMap, HashSet};
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
@@ -196,6 +197,59 @@ fn small_pieces_of_zones_stay() {
     free(&bed, [mapping]);
     free(&bed, kept.into_iter().map(|(_, object)| *object));
     bed.assert_empty(&[]);
+}
+
+/// Fills 8 MiB with objects of 256 bytes, and frees all but one in 64. Then fills 16 MiB with
+/// larger objects, and calls `between` after each. Returns how many pages without a survivor may go
+/// back, and how many of them still have their contents.
+fn pages_left_behind(between: impl Fn(&HeapBed)) -> (usize, usize) {
+    let bed = bed();
+    let write = |object: Object, size: usize, byte: u8| {
+        // SAFETY: the object was just allocated with at least `size` bytes.
+        unsafe { object.as_ptr().write_bytes(byte, size) };
+        object
+    };
+    let first = (0..8 * MIB / 256).map(|_| write(alloc(&bed, 256), 256, 0xa5));
+    let (survivors, freed): (Vec<_>, Vec<_>) =
+        first.enumerate().partition(|(number, _)| number % 64 == 0);
+    let page = |object: &Object| object.as_ptr() as usize / FRAME_BYTES;
+    let kept: HashSet<_> = survivors.iter().map(|(_, object)| page(object)).collect();
+    free(&bed, freed.iter().map(|(_, object)| *object));
+    let mut larger = Vec::new();
+    for _ in 0..16 * MIB / 1000 {
+        larger.push(write(alloc(&bed, 1000), 1000, 0x5a));
+        between(&bed);
+    }
+    // SAFETY: each pageblock has a survivor, so all of them are mapped.
+    let byte = |object: Object| unsafe { object.as_ptr().read() };
+    assert!(survivors.iter().all(|(_, object)| byte(*object) == 0xa5), "contents stay");
+    let mut pages: HashMap<_, bool> = HashMap::new();
+    for (_, object) in freed.iter().filter(|(_, object)| !kept.contains(&page(object))) {
+        *pages.entry(page(object)).or_default() |= byte(*object) == 0xa5;
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    free(&bed, survivors.into_iter().map(|(_, object)| object));
+    free(&bed, larger);
+    bed.assert_empty(&[]);
+    (pages.len(), pages.values().filter(|has| **has).count())
+}
+
+/// Sizes move on: pages of earlier sizes go back before the process grows, without a look.
+#[test]
+fn pages_without_an_object_in_use_give_way_to_what_grows() {
+    let (all, left) = pages_left_behind(|_| ());
+    assert!(all > 5 * MIB / FRAME_BYTES, "{all} pages without survivors");
+    assert!(left < all / 8, "{left} of {all} pages stay");
+}
+
+/// The program still asks for the earlier size, so its pages would soon fault in again.
+#[test]
+fn pages_of_sizes_in_use_stay_while_the_process_grows() {
+    let (all, left) = pages_left_behind(|bed| {
+        let pair: Vec<_> = (0..8).map(|_| alloc(bed, 256)).collect();
+        free(bed, pair);
+    });
+    assert!(left > all * 3 / 4, "{left} of {all} pages stay");
 }
 
 /// The mapping cache serves most large blocks that are replaced at random. When it could hold an
