@@ -13,8 +13,8 @@
 //! bring in again at their measured price. (With four times this allowance PHP took 7 % more time,
 //! and realloc in steps of pages took four times as long.)
 //!
-//! Only whole pageblocks and cached mappings go back here; the reclaim thread handles smaller
-//! blocks. (When smaller blocks went back here too, two threads that replaced objects of up to 128
+//! Only whole pageblocks, cached mappings and pages of sparse slabs (see `reap.rs`) go back here;
+//! the reclaim thread handles smaller blocks. (When smaller blocks went back here too, two threads that replaced objects of up to 128
 //! KiB made 180 system calls of 30 us each per million operations, and faulted the blocks in again.
 //! The peaks of perl, python3, lua and sqlite3 were the same in both cases, to 1.5 %.)
 //!
