@@ -14,9 +14,10 @@
 //! and realloc in steps of pages took four times as long.)
 //!
 //! Only whole pageblocks, cached mappings and pages of sparse slabs (see `reap.rs`) go back here;
-//! the reclaim thread handles smaller blocks. (When smaller blocks went back here too, two threads that replaced objects of up to 128
-//! KiB made 180 system calls of 30 us each per million operations, and faulted the blocks in again.
-//! The peaks of perl, python3, lua and sqlite3 were the same in both cases, to 1.5 %.)
+//! the reclaim thread handles smaller blocks. (When smaller blocks went back here too, two threads
+//! that replaced objects of up to 128 KiB made 180 system calls of 30 us each per million
+//! operations, and faulted the blocks in again. The peaks of perl, python3, lua and sqlite3 were
+//! the same in both cases, to 1.5 %.)
 //!
 //! The bound is the peak plus a margin. A process above the bound goes down to the peak; then it
 //! may grow by the margin before more goes back, so that it takes few page faults. A small request
