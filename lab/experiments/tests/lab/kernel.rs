@@ -49,7 +49,7 @@ fn the_kernels_counts_stand_beside_a_stacks() {
     let is_counted = !text.contains("kernel: left out: ");
     let variants = if is_counted { 4 } else { 3 };
     let recorded: Vec<&Value> = samples.iter().filter(|sample| sample["round"] != 0).collect();
-    assert_eq!(recorded.len(), 14 * variants, "{text}");
+    assert_eq!(recorded.len(), 15 * variants, "{text}");
     for sample in &recorded {
         assert!(sample["failure"].is_null(), "{sample}");
         let is_of = |row: &str| sample["workload"] == row;

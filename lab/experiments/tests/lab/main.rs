@@ -1,5 +1,6 @@
 //! The command `quarry-lab` as a user of `quarry lab` meets it.
 
+mod golden_kernels;
 mod kernel;
 mod peers;
 mod programs;
