@@ -9,6 +9,7 @@
 //! containment    recorded jobs in groups of one machine
 //! driven         programs that a script drives
 //! ready_program  a program of either kind with its work, ready to be run on each allocator
+//! deviations     standard deviations beside each other, judged by an F-test
 //! styles         the documents' own tables
 //! tables         reads the files of `data`
 //! witness        workloads as system calls, and what the running kernel counts of them
@@ -20,6 +21,7 @@
 //! it. A copy of the baseline runs as another variant, to show the machine's noise in every result.
 
 mod containment;
+mod deviations;
 mod driven;
 mod experiments;
 mod patterns;

@@ -19,6 +19,7 @@ mod will_it_scale;
 #[cfg(test)]
 mod golden;
 
+use crate::deviations;
 use of_documents::Documented;
 use quarry_harness::judge::Selection;
 use quarry_harness::tables::Style;
@@ -35,6 +36,7 @@ pub(crate) const STYLES: [Style; 3] = [
 /// The table of a selection, and below it the documents' tables for the same experiment.
 fn mmtests(selection: &Selection<'_>) -> String {
     let mut text = mmtests::table(selection).to_string();
+    text += &deviations::wins_and_losses(selection).map_or(String::new(), |it| format!("\n\n{it}"));
     let experiment = &selection.baseline().run.meta.experiment;
     for Documented { number, machine, table } in of_documents::tables(experiment) {
         text += &format!("\n\nAs document {number} has it ({machine}):\n\n{table}");

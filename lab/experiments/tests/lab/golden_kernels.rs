@@ -15,7 +15,7 @@ const POLICIES: [&str; 4] = ["slub-2.6.29", "slub-3.0", "slub-3.1", "slub-4.9+or
 /// The first cell of the head of each table that is checked.
 const HEAD: &str = "counted by kernels";
 
-/// A count: its name on the pages, the kernels' events, and the name in a sample of a stack. A stack
+/// A count: its name on the pages, the kernels' events, and the name in a stack's sample. A stack
 /// has no instructions.
 const COUNTS: [(&str, &[&str], &str); 5] = [
     ("blocks handed out", &["mm_page_alloc"], "page blocks handed out"),
@@ -155,7 +155,7 @@ fn pages_have_the_kernels_counts_and_mark_where_policies_differ() {
     assert!(checked > 100, "{checked}");
 }
 
-/// The counts of stacks follow from path and policy, so they are those of the pages on each machine.
+/// The counts of stacks follow from path and policy, so each machine has those of the pages.
 #[test]
 fn policies_count_what_pages_say() {
     let (_folder, place) = results();

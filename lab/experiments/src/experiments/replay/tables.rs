@@ -4,6 +4,7 @@
 use super::documents::{Figure, beside};
 use super::profile;
 use super::spec::{ROOM, Spec};
+use crate::deviations;
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
@@ -148,13 +149,19 @@ pub(super) fn documented(
 }
 
 /// Mean, standard deviation and coefficient of variation of each row and variant, as mmtests and
-/// document 000 report them.
+/// document 000 report them, and an F-test of the deviations.
 fn spread(selection: &Selection<'_>, spec: &'static Spec) -> Result<String> {
     let higher = selection.metric.direction == Direction::Higher;
     let mean = if higher { "Hmean" } else { "Amean" };
     let document = format!("Stddev, document {}", spec.document.number);
-    let header = ["row", "tasks", "policies", mean, "Stddev", "CoeffVar, %", &document];
+    let beside_base = format!("Stddev / {}", selection.baseline().label);
+    let header =
+        ["row", "tasks", "policies", mean, "Stddev", "CoeffVar, %", &beside_base, &document];
     let several = |value: f64| Some(value).filter(|value| value.is_finite());
+    let quotient = |column: &Column<'_>, row| match deviations::beside(selection, column, row) {
+        _ if column.label == selection.baseline().label => "1".to_owned(),
+        quotient => quotient.map_or("-".to_owned(), |it| it.text()),
+    };
     let mut lines = Vec::new();
     for &row in &selection.rows {
         for column in selection.originals() {
@@ -170,11 +177,13 @@ fn spread(selection: &Selection<'_>, spec: &'static Spec) -> Result<String> {
                 table::figure(if higher { sorted.hmean() } else { sorted.amean() }),
                 table::figure_or(several(sorted.stddev()), "-"),
                 table::figure_or(several(sorted.coeff()), "-"),
+                quotient(column, row),
                 beside(documented),
             ]);
         }
     }
-    Ok(Table::of(header, lines).text_of(ROOM))
+    let judged = deviations::wins_and_losses(selection).map(|it| it + "\n\n");
+    Ok(judged.unwrap_or_default() + &Table::of(header, lines).text_of(ROOM))
 }
 
 /// Samples below this length are short; usual ones have 200 ms.
