@@ -4,6 +4,7 @@
 //! experiments    one file each
 //! patterns       workloads on malloc, run inside a sample
 //! predict        the documents' figures beside those of a simulated machine
+//! seeds          the same from several seeds, run lengths and sets of constants
 //! simulated      cells of a simulated machine, each in a process of its own
 //! real_programs  well-known programs, each with a fixed amount of work
 //! containment    recorded jobs in groups of one machine
@@ -28,6 +29,7 @@ mod patterns;
 mod predict;
 mod ready_program;
 mod real_programs;
+mod seeds;
 pub mod simulated;
 mod styles;
 mod tables;

@@ -3,6 +3,8 @@
 //! The simulated machine is in another program, `quarry-predict`: the choice between a simulated
 //! and the real machine under `quarry-sys` is made when a program is built.
 
+use crate::seeds;
+use crate::simulated::{cpus, reporting};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use quarry_cli::exit_status::{EXIT_USAGE, say};
@@ -11,13 +13,11 @@ use quarry_harness::destination::{Destination, NEW};
 use quarry_harness::picture::{Course, Picture};
 use quarry_harness::report;
 use quarry_harness::table::{Entry, Table, Tone, counted, words};
+use quarry_harness::usage::Usage;
 use quarry_predict::{Cell, Fit, Moved, Printed, Score, Shown, Skill, Supposed};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio, exit};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::process::{Command, Stdio, exit};
 
 const NAME: &str = "quarry-predict";
 /// The report marks each prediction that is wrong by more than this many percentage points.
@@ -25,15 +25,23 @@ const FAR: f64 = 5.0;
 /// A curve needs at least this many numbers of tasks.
 const LEAST_POINTS: usize = 3;
 
-/// Time between two lines that report, where no terminal shows it, that the program still runs.
-const OFTEN: Duration = Duration::from_secs(20);
+/// Seconds of CPU time that a document takes, in full and with `--quick`, on one CPU of an AMD EPYC
+/// (family 25, model 1).
+const SECONDS: [(&str, u64, u64); 4] =
+    [("001", 1, 1), ("002", 45, 9), ("004", 250, 80), ("llfree", 10, 2)];
+/// A document that takes less is not announced.
+const LONG: u64 = 5;
+/// `--sensitivity` runs each cell so many times, twice for each constant.
+const MOVES: u64 = 60;
+
+/// Letters of a line of a table.
+const ROOM: usize = 120;
 
 /// `quarry lab predict ...`
 #[derive(Args)]
 pub struct PredictArgs {
     /// The document: 001 (truncation, for which there are only suppositions), 002 (`TCP_RR`) or 004
-    /// (page faults). `llfree` means published figures of Linux's frame allocator on 26 cores. 004
-    /// runs for several minutes, and for more than one with `--quick`.
+    /// (page faults). `llfree` means published figures of Linux's frame allocator on 26 cores.
     #[arg(value_parser = ["001", "002", "004", "llfree"])]
     document: String,
     /// Print one object of JSON; `cells` has a line for each figure.
@@ -58,6 +66,12 @@ pub struct PredictArgs {
     /// differ from those of the documentation, so they get no score.
     #[arg(long)]
     quick: bool,
+    /// Predict each cell from this many seeds, with half, once and twice the usual time, and with
+    /// each set of constants that fits (002, 004): prints medians and ranges of cells and scores.
+    /// With a seed each piece of work takes up to 1 % more or less.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100),
+          conflicts_with_all = ["html", "calibrate", "leave_out", "sensitivity", "quick"])]
+    seeds: Option<u32>,
     /// Another value for a constant of the machines; can be given several times.
     #[arg(long, value_name = "CONSTANT=VALUE")]
     set: Vec<String>,
@@ -66,6 +80,9 @@ pub struct PredictArgs {
 impl PredictArgs {
     /// Starts the program and prints its predictions.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        if let Some(seeds) = self.seeds {
+            return self.from_seeds(seeds, out);
+        }
         let html = self.html.as_deref();
         let html = html.map(|it| Destination::open("--html", it, NEW)).transpose()?;
         let Some(text) = self.ask()? else {
@@ -84,10 +101,41 @@ impl PredictArgs {
         Ok(out.write_all(lines.as_bytes())?)
     }
 
-    /// Returns the output of the program, or none if it refused the command line and said why.
-    fn ask(&self) -> Result<Option<String>> {
+    fn from_seeds(&self, seeds: u32, out: &mut dyn Write) -> Result<()> {
+        let document = &self.document;
+        if !["002", "004"].contains(&document.as_str()) {
+            bail!(Usage(format!("--seeds: {document} has no scores; accepted with 002 and 004")));
+        }
+        let settings = seeds::settings(document, seeds);
+        let runs = settings.len() as u64;
+        let lengths = seeds::LENGTHS.iter().map(|(_, halves)| *halves).sum::<u64>();
+        let seconds = self.seconds() * lengths * runs / (2 * seeds::LENGTHS.len() as u64);
+        let cpus = runs.min(cpus() as u64);
+        say(format_args!(
+            "predict {document}: {runs} runs, {} of CPU time, {} on {}",
+            time(seconds),
+            time(seconds / cpus),
+            counted(cpus as usize, "CPU")
+        ));
+        let printed = seeds::ask_all(&settings, || self.command())?;
+        let text = match self.json {
+            true => seeds::json(&settings, &printed).to_string() + "\n",
+            false => seeds::tables(&settings, &printed, ROOM),
+        };
+        Ok(out.write_all(text.as_bytes())?)
+    }
+
+    /// About how many seconds of CPU time one run takes; at most so many with `--only`.
+    fn seconds(&self) -> u64 {
+        let known = SECONDS.iter().find(|(document, ..)| *document == self.document);
+        let (_, whole, quick) = known.expect("clap accepts only these");
+        let once = if self.quick { *quick } else { *whole };
+        if self.sensitivity { once * MOVES } else { once }
+    }
+
+    fn command(&self) -> Result<Command> {
         let mut command = Command::new(companion::find(NAME, "QUARRY_PREDICT")?);
-        command.arg(&self.document).stderr(Stdio::inherit());
+        command.arg(&self.document);
         for (flag, wanted) in [
             ("--calibrate", self.calibrate),
             ("--leave-out", self.leave_out),
@@ -98,32 +146,35 @@ impl PredictArgs {
         }
         command.args(self.only.iter().flat_map(|it| ["--only", it]));
         command.args(self.set.iter().flat_map(|it| ["--set", it]));
-        let output = self.outlast(command).context(NAME)?;
+        Ok(command)
+    }
+
+    /// Returns the output of the program, or none if it refused the command line and said why. On a
+    /// terminal the program itself shows how many replays have run.
+    fn ask(&self) -> Result<Option<String>> {
+        let (document, seconds) = (&self.document, self.seconds());
+        let at_most = if self.only.is_some() { "at most " } else { "" };
+        let takes = match seconds > LONG {
+            true => format!("predict {document}: takes {at_most}{} of CPU time", time(seconds)),
+            false => String::new(),
+        };
+        let progress = || format!("predict {document}: still running");
+        let mut command = self.command()?;
+        let command = command.stderr(Stdio::inherit());
+        let output = reporting(&takes, progress, || command.output()).context(NAME)?;
         match output.status.code() {
             Some(0) => Ok(Some(String::from_utf8(output.stdout)?)),
             Some(EXIT_USAGE) => Ok(None),
             _ => bail!("{NAME} {}: {}", self.document, output.status),
         }
     }
+}
 
-    /// Waits for the program, and reports from time to time that it still runs. On a terminal the
-    /// program itself shows how many replays have run.
-    fn outlast(&self, mut command: Command) -> io::Result<Output> {
-        let (running, ended) = channel::<()>();
-        thread::scope(|scope| {
-            if !stderr().is_terminal() {
-                scope.spawn(move || {
-                    let began = Instant::now();
-                    while ended.recv_timeout(OFTEN) == Err(RecvTimeoutError::Timeout) {
-                        let (document, seconds) = (&self.document, began.elapsed().as_secs());
-                        say(format_args!("predict {document}: still running after {seconds} s"));
-                    }
-                });
-            }
-            let output = command.output();
-            drop(running);
-            output
-        })
+/// A time in words.
+fn time(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("about {seconds} s"),
+        _ => format!("about {} minutes", seconds.div_ceil(60)),
     }
 }
 
@@ -173,6 +224,7 @@ fn tables(printed: &Printed) -> String {
     } else {
         if !printed.skill.is_empty() {
             text += &format!("\n{}\n", score_table(&printed.skill).plain());
+            text += "This is one run of each cell: --seeds 5 prints ranges of cells and scores.\n";
         }
         text += &others(&printed.cells);
     }
@@ -316,6 +368,7 @@ mod tests {
         let score: Vec<&str> = score.split_whitespace().collect();
         assert_eq!(score, ["gains", "all", "1", "2.6", "9.4", "-2.62", "1", "of", "1"]);
         assert!(!text.contains("with an effect"), "{text}");
+        assert!(text.contains("--seeds 5"), "{text}");
         assert!(text.ends_with("1 other figure: 7.0 in the mean\n"), "{text}");
     }
 

@@ -5,16 +5,19 @@
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use quarry_cli::exit_status::say;
 use quarry_cli::library;
 use quarry_harness::table::{counted, figure};
 use quarry_harness::usage::Usage;
 use quarry_sim::Costs;
 use quarry_sim::simulate::{Answer, Cell};
-use std::io::Write;
+use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// The costs that a TOML file names, else the usual ones.
 ///
@@ -33,28 +36,78 @@ pub fn costs_of(file: Option<&Path>, usual: Costs) -> Result<Costs> {
 /// If the simulator is not there, or fails.
 pub fn ask_all(cells: &[Cell]) -> Result<Vec<Answer>> {
     let simulator = library::find_companion("quarry-sim")?;
+    let name = |cell: &Cell| format!("{}, {}", cell.slab, counted(cell.topology.cpus(), "CPU"));
+    in_parallel(cells, name, |cell| ask(&simulator, cell).with_context(|| cell.slab.clone()))
+}
+
+/// Does `one` with each of `all`, with as many at a time as there are CPUs, and shows how many are
+/// done. The answers are in the order of `all`.
+pub(crate) fn in_parallel<T: Sync, A: Send>(
+    all: &[T],
+    name: impl Fn(&T) -> String + Sync,
+    one: impl Fn(&T) -> Result<A> + Sync,
+) -> Result<Vec<A>> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}")?;
-    let progress = ProgressBar::new(cells.len() as u64).with_style(style);
+    let progress = ProgressBar::new(all.len() as u64).with_style(style);
     let next = AtomicUsize::new(0);
     let work = || {
         let mut answers = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(cell) = cells.get(index) else { return answers };
-            let slab = &cell.slab;
-            progress.set_message(format!("{slab}, {}", counted(cell.topology.cpus(), "CPU")));
-            answers.push((index, ask(&simulator, cell).with_context(|| slab.clone())));
+            let Some(it) = all.get(index) else { return answers };
+            progress.set_message(name(it));
+            answers.push((index, one(it)));
             progress.inc(1);
         }
     };
-    let mut answers: Vec<_> = thread::scope(|scope| {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|it| it.join().expect("a worker does not panic")).collect()
-    });
+    let workers = || {
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..cpus()).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().flat_map(|it| it.join().expect("a worker does not panic")).collect()
+        })
+    };
+    let done = || format!("{} of {} runs done", progress.position(), all.len());
+    let mut answers: Vec<_> = reporting("", done, workers);
     progress.finish_and_clear();
     answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// CPUs that this process may use.
+pub(crate) fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Time between two lines that report, where no terminal shows it, that a command still runs.
+const OFTEN: Duration = Duration::from_secs(20);
+
+/// Time after which a command is known to be accepted.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Does `body`. Soon after its start prints how long it takes, if that is known. Where no terminal
+/// shows its progress, `progress` and the time are printed from time to time.
+pub(crate) fn reporting<R>(
+    takes: &str,
+    progress: impl Fn() -> String + Sync,
+    body: impl FnOnce() -> R,
+) -> R {
+    let (running, ended) = channel::<()>();
+    let progress = &progress;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let began = Instant::now();
+            let runs_on = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            if !takes.is_empty() && runs_on(SOON) {
+                say(format_args!("{takes}"));
+            }
+            while !stderr().is_terminal() && runs_on(OFTEN) {
+                say(format_args!("{} after {} s", progress(), began.elapsed().as_secs()));
+            }
+        });
+        let result = body();
+        drop(running);
+        result
+    })
 }
 
 /// Runs one cell in a new process, so that each cell starts with a fresh heap.

@@ -56,7 +56,7 @@ fn replay(machine: &MachineFile, policies: &str, tasks: usize, space: Space) -> 
     let mut scenario = Scenario::of("page-fault", &setting);
     scenario.path.work.receiver = machine.value("unmap_ns") as u64;
     if let Cast::Solo(solo) = &mut scenario.cast {
-        (solo.space, solo.pace) = (space, Pace::OutOfStep);
+        (solo.space, solo.pace) = (space, Pace::OutOfStep(machine.halves));
     }
     let run = Run {
         machine,

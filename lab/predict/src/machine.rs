@@ -64,8 +64,21 @@ pub(crate) struct MachineFile {
     /// True for quick runs, which simulate a fifth of the time: to get a first idea, and for tests.
     #[serde(skip)]
     pub(crate) quick: bool,
+    /// The halves of its usual time that a run measures.
+    #[serde(skip, default = "two")]
+    pub(crate) halves: u32,
+    /// If set, each piece of work takes up to 1 % more or less, as drawn from this seed.
+    #[serde(skip)]
+    pub(crate) seed: Option<u64>,
+    /// Other values of some constants that fit the rates as well; empty if none is known.
+    #[serde(default)]
+    pub(crate) other: BTreeMap<String, f64>,
     /// The constants by name: every number of [`Costs`], and the costs of the document's programs.
     pub(crate) constants: BTreeMap<String, Constant>,
+}
+
+fn two() -> u32 {
+    2
 }
 
 impl MachineFile {

@@ -29,7 +29,7 @@ mod run;
 mod transactions;
 mod truncation;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use machine::MachineFile;
 use quarry_predict::{Cell, Moved, Printed, Shown, Supposed, skill};
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [--quick]
-               [--set CONSTANT=VALUE]..
+               [--set CONSTANT=VALUE].. [--seed N] [--length half|one|two] [--other]
   DOCUMENT        001, 002 or 004; `llfree` for a cross-check; `counters` for the counts of
                   two CPUs
   --calibrate     only the cells that constants were fitted to
@@ -45,7 +45,16 @@ quarry-predict DOCUMENT [--calibrate | --leave-out | --sensitivity] [--only N] [
   --sensitivity   each constant changed by a fifth, up and down: what moves by how much
   --only          only rows of so many tasks or threads (002, 004)
   --quick         a fifth of the simulated time, and no suppositions: for a look
-  --set           another value of a constant of the machines; can be given several times";
+  --set           another value of a constant of the machines; can be given several times
+  --seed          each piece of work takes up to 1 % more or less, drawn from this number (002, 004)
+  --length        the simulated time that counts, beside the usual one (002, 004)
+  --other         the machine's other constants, which fit as well (004)";
+
+/// Values of `--length`, with the halves of the usual time.
+const LENGTHS: [(&str, u32); 3] = [("half", 1), ("one", 2), ("two", 4)];
+
+/// Documents whose cells have scores.
+const SCORED: [&str; 2] = ["002", "004"];
 
 /// The word on the command line, in place of a document, that prints the counts of two CPUs.
 const COUNTERS: &str = "counters";
@@ -72,6 +81,12 @@ fn shown(machine: &MachineFile) -> Shown {
 fn unknown(what: &str, name: &str, accepted: impl IntoIterator<Item = impl ToString>) -> Error {
     let accepted: Vec<String> = accepted.into_iter().map(|it| it.to_string()).collect();
     anyhow!("no {what} {name}; accepted: {}", accepted.join(", "))
+}
+
+fn halves(length: &str) -> Result<u32> {
+    let known = LENGTHS.iter().find(|(name, _)| *name == length);
+    let names = LENGTHS.map(|(name, _)| name);
+    Ok(known.ok_or_else(|| unknown("length", length, names).context("--length"))?.1)
 }
 
 struct Options {
@@ -103,6 +118,16 @@ impl Options {
                 "--quick" => options.machine.quick = true,
                 "--only" => options.only = Some(options.row(&value()?)?),
                 "--set" => options.set(&value()?)?,
+                "--seed" | "--length" if !SCORED.contains(&options.document.as_str()) => {
+                    bail!("{word}: accepted with {}", SCORED.join(" and "))
+                }
+                "--seed" => {
+                    let seed = value()?.parse();
+                    let seed = seed.ok().with_context(|| format!("{word}: accepted: a number"))?;
+                    options.machine.seed = Some(seed);
+                }
+                "--length" => options.machine.halves = halves(&value()?)?,
+                "--other" => options.take_other()?,
                 _ => bail!("no option {word}; `quarry-predict --help` lists them"),
             }
         }
@@ -119,6 +144,16 @@ impl Options {
         };
         let row = text.parse().ok().filter(|it| rows.contains(it));
         row.ok_or_else(|| unknown("row", text, rows).context(format!("--only {text}")))
+    }
+
+    /// Gives the machine its other set of constants.
+    fn take_other(&mut self) -> Result<()> {
+        let MachineFile { name, ref other, ref mut constants, .. } = self.machine;
+        ensure!(!other.is_empty(), "--other: {name} has no other set of constants");
+        for (name, value) in other {
+            constants.get_mut(name).with_context(|| format!("no constant {name}"))?.value = *value;
+        }
+        Ok(())
     }
 
     /// Gives a constant of the machine the value that `--set` asks for.
@@ -154,7 +189,7 @@ impl Options {
         match self.document.as_str() {
             _ if self.calibrate => Ok(Vec::new()),
             "001" => truncation::suppose(machine),
-            _ if machine.quick => Ok(Vec::new()),
+            _ if machine.quick || machine.seed.is_some() => Ok(Vec::new()),
             "002" if self.only.is_none() => transactions::suppose(machine),
             "004" => faults::suppose(machine, cells),
             _ => Ok(Vec::new()),

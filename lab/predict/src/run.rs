@@ -14,8 +14,11 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The seed of the machine's random numbers. No replay draws any.
-const SEED: u64 = 1;
+/// Work takes up to one part in this many more or less if the machine has a seed.
+const JITTER: u64 = 100;
+
+/// Random numbers are drawn from this range, so that work is jittered in fine steps.
+const STEPS: u64 = 1_000;
 
 /// A quick run simulates one part in this many of the time.
 const QUICK_PART: u64 = 5;
@@ -33,7 +36,12 @@ pub(crate) struct Run<'a> {
 }
 
 /// The current thread's simulated machine, as the host of a replay.
-struct OnMachine;
+struct OnMachine {
+    jitters: bool,
+}
+
+/// Makes all work take its time, or up to 1 % more or less.
+static HOSTS: [OnMachine; 2] = [OnMachine { jitters: false }, OnMachine { jitters: true }];
 
 impl Host for OnMachine {
     fn spawn(&self, cpu: Option<usize>, body: Box<dyn FnOnce()>) {
@@ -46,7 +54,11 @@ impl Host for OnMachine {
     }
 
     fn work(&self, ns: u64) {
-        task::compute(ns);
+        let least = ns - ns / JITTER;
+        task::compute(match self.jitters {
+            true => least + task::random() % (STEPS + 1) * (2 * (ns - least)) / STEPS,
+            false => ns,
+        });
     }
 
     fn memory(&self, bytes: usize) {
@@ -87,11 +99,12 @@ impl Act for &Run<'_> {
     fn act<M: FileCache>(self, memory: &M) -> Replayed {
         let Run { tasks, ref cpus, warm_up_us, measured_us, ref scenario, .. } = *self;
         let part = if self.machine.quick { QUICK_PART } else { 1 };
+        let halves = u64::from(self.machine.halves);
         let scale = Scale {
             tasks,
             cpus,
             warm_up: Duration::from_micros(warm_up_us / part),
-            measured: Duration::from_micros(measured_us / part),
+            measured: Duration::from_micros(measured_us * halves / 2 / part),
         };
         scenario.run(memory, scale)
     }
@@ -151,13 +164,13 @@ pub(crate) fn on_machine<A: Act>(
         budget: 0,
     };
     let mut result = None;
-    let mut simulation = Simulation::new(topology, machine.costs()?, SEED);
+    let mut simulation = Simulation::new(topology, machine.costs()?, machine.seed.unwrap_or(1));
     let seen = &mut result;
     simulation.spawn(Placement::Outside, move || {
         let replayed = policies.replay(declared, OnStack(act));
         *seen = Some(replayed.and_then(|it| it.map_err(|fault| anyhow!(fault))));
     });
-    let outcome = host::run_on(&OnMachine, || simulation.run())?;
+    let outcome = host::run_on(&HOSTS[usize::from(machine.seed.is_some())], || simulation.run())?;
     EVENTS.fetch_add(outcome.events, Relaxed);
     PROGRESS.inc(1);
     result.ok_or_else(|| anyhow!("the replay has not ended"))?

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 /// Command lines, and how the message about each begins.
-const WRONG: [(&[&str], &str); 14] = [
+const WRONG: [(&[&str], &str); 18] = [
     (&[], "no document; "),
     (&["005"], "no document 005; accepted: 001, 002, 004, llfree, counters"),
     (&["004", "--bogus"], "no option --bogus; "),
@@ -18,6 +18,10 @@ const WRONG: [(&[&str], &str); 14] = [
     (&["004", "--set", "hit_ns"], "--set hit_ns: accepted: CONSTANT=VALUE, a value from 0 to "),
     (&["004", "--set", "hit_ns=-1"], "--set hit_ns=-1: accepted: CONSTANT=VALUE, "),
     (&["004", "--set", "hit_ns=inf"], "--set hit_ns=inf: accepted: CONSTANT=VALUE, "),
+    (&["004", "--seed", "x"], "--seed: accepted: a number"),
+    (&["llfree", "--seed", "1"], "--seed: accepted with 002 and 004"),
+    (&["004", "--length", "three"], "--length: no length three; accepted: half, one, two"),
+    (&["002", "--other"], "--other: 002 has no other set of constants"),
     (&["004", "--set", "smt_slowdown=0.5"], "--set: smt_slowdown = 0.5: accepted is 1 and more"),
 ];
 

@@ -43,9 +43,9 @@ pub enum Pace {
     #[default]
     InStep,
     /// Each task begins its first round at a different place, and may stop at any place. Warm-up
-    /// and measurement each last until all tasks together have sent as many messages as one round
-    /// of every task has, however long that takes.
-    OutOfStep,
+    /// and measurement last until all tasks together have sent as many messages as one round of
+    /// every task has, or for the measurement so many halves of a round.
+    OutOfStep(u32),
 }
 
 /// The work of the tasks.
@@ -106,7 +106,7 @@ pub(crate) fn run<M: KernelMemory>(
             };
             spawn(scope, scale.cpus, index, move || {
                 let mut task = Task::new(memory, plan, solo.round, space);
-                if solo.pace == Pace::OutOfStep {
+                if solo.pace != Pace::InStep {
                     task.left = (u64::from(solo.round) * (index as u64 + 1) / tasks) as u32;
                 }
                 stage.follow(|order| task.carry_out(order, shared));
@@ -114,17 +114,18 @@ pub(crate) fn run<M: KernelMemory>(
                 task.worker.dispose(&mut task.flight);
             });
         }
-        let rounds = |time| match solo.pace {
+        let rounds = |time, pace| match pace {
             Pace::InStep => rounds(memory, &stage, &shared, solo.timed, time),
-            Pace::OutOfStep => {
-                let until = shared.sent.load(Relaxed) + u64::from(solo.round) * tasks;
-                stage.conduct(memory, Order::Sent(until))
+            Pace::OutOfStep(halves) => {
+                let messages = u64::from(solo.round) * tasks * u64::from(halves) / 2;
+                stage.conduct(memory, Order::Sent(shared.sent.load(Relaxed) + messages))
             }
         };
-        rounds(scale.warm_up);
+        let is_in_step = solo.pace == Pace::InStep;
+        rounds(scale.warm_up, if is_in_step { Pace::InStep } else { Pace::OutOfStep(2) });
         shared.rate.store(0, Relaxed);
         let (sent, verified) = (shared.sent.load(Relaxed), shared.verified.load(Relaxed));
-        let replayed = rounds(scale.measured);
+        let replayed = rounds(scale.measured, solo.pace);
         stage.end();
         Replayed {
             sent: shared.sent.load(Relaxed) - sent,
@@ -279,13 +280,16 @@ mod tests {
     fn tasks_that_stop_anywhere_give_everything_back() {
         let steps = ["sender alloc page", "receiver free-list page per 16"];
         let memory = Uncached::default();
-        let (timed, space, pace) = (Timed::Both, Space::Shared, Pace::OutOfStep);
-        let solo = Solo { round: 64, timed, space, pace };
-        let (warm_up, measured) = (Duration::ZERO, Duration::ZERO);
-        let scale = Scale { tasks: 3, cpus: &[], warm_up, measured };
-        let replayed = run(&memory, &path(&steps, Some("page"), 8), solo, scale);
-        assert!((3 * 64 - 3..=3 * 64 + 3).contains(&replayed.sent), "{}", replayed.sent);
-        assert!(replayed.rate > 0);
+        for halves in [1, 2, 4] {
+            let (timed, space, pace) = (Timed::Both, Space::Shared, Pace::OutOfStep(halves));
+            let solo = Solo { round: 64, timed, space, pace };
+            let (warm_up, measured) = (Duration::ZERO, Duration::ZERO);
+            let scale = Scale { tasks: 3, cpus: &[], warm_up, measured };
+            let replayed = run(&memory, &path(&steps, Some("page"), 8), solo, scale);
+            let sent = 3 * 32 * u64::from(halves);
+            assert!((sent - 3..=sent + 3).contains(&replayed.sent), "{}", replayed.sent);
+            assert!(replayed.rate > 0);
+        }
         assert_eq!(memory.check_at_end(), Ok(()));
     }
 
