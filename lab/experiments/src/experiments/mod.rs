@@ -28,8 +28,9 @@ mod start_up;
 
 use anyhow::Result;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use kernel::Kernel;
 pub(crate) use kernel::finding as kernel_counts;
-use plan::{Entry, Lab, Ready};
+use plan::{Entry, Lab, Plan, Ready, Staged};
 use quarry_compare::FindLibrary;
 use quarry_harness::launch::WorkKind;
 use quarry_harness::table::{Table, words};
@@ -70,7 +71,14 @@ impl Chosen {
         let (name, options) = matches.subcommand().expect("clap asks for a subcommand");
         let entry = registry.iter().find(|entry| entry.name == name);
         let entry = entry.expect("clap accepts no other subcommand");
-        Ok(Self((entry.parse)(entry.name, options)?))
+        let (name, is_replay) = (entry.name, !OWN.iter().any(|own| own.name == entry.name));
+        if is_replay && Kernel::is_among(options) {
+            let options = options.clone();
+            return Ok(Self(Staged::ready(move |lab| {
+                Kernel::in_place_of(name, &options)?.stage(lab).map(Some)
+            })));
+        }
+        Ok(Self((entry.parse)(name, options)?))
     }
 }
 

@@ -99,6 +99,22 @@ fn without_tracepoints_the_rest_runs() {
         .stderr(contains("--variants: none of them is there"));
 }
 
+/// With `kernel` as a variant a replay's experiment has the kernel's counts as a column.
+#[test]
+fn the_kernel_is_a_variant_of_the_documents_experiments() {
+    let run = |options: &[&str]| {
+        lab().args(["run", "004", "--quick", "--tasks=1"]).args(options).assert()
+    };
+    let ran = run(&["--variants=kernel-uncounted,kernel,slub-4.9+order0"]).success();
+    let text = String::from_utf8(ran.get_output().stdout.clone()).unwrap();
+    assert!(text.contains("faults: 128 MiB are mapped"), "{text}");
+    assert!(!text.contains("hackbench"), "only the rows of page faults: {text}");
+    assert_eq!(text.contains("| kernel |"), !text.contains("kernel: left out: "), "{text}");
+    run(&["--variants=kernel,slub", "--amount=9"])
+        .code(2)
+        .stderr(contains("--amount: nothing to choose with --variants kernel"));
+}
+
 /// Stands in for the emulator: takes the samples that a guest is asked for, on this machine.
 const EMULATOR: &str = r#"#!/bin/sh
 echo "ready 0.1"

@@ -27,7 +27,7 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// Arguments that one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 23] = [
+const OF_ONE: [(&str, &str, &str); 24] = [
     ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
@@ -50,16 +50,22 @@ const OF_ONE: [(&str, &str, &str); 23] = [
     ("udp-u-4k", "--declared-cpus=100000", "'100000'"),
     ("udp-u-4k", "--only=bogus", "no row bogus; "),
     ("udp-u-4k", "--variants=slob+order0", "no slab policy slob; did you mean "),
+    (
+        "udp-u-1k",
+        "--variants=kernel,slub",
+        "take the path of udp-u-1k; accepted with page-fault1, ",
+    ),
     ("udp-u-4k", "--variants=slub+order1", "no page policy order1; did you mean order0 "),
 ];
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 9] = [
+const WHOLE: [(&[&str], &str); 10] = [
     (&["bogus"], "no command bogus; accepted: list, "),
     (&["run", "bogus"], "no experiment bogus; accepted: malloc-patterns, "),
     (&["list", "bogus"], "'bogus'"),
     (&["doctor", "--bogus"], "'--bogus'"),
     (&["compare", "/no/such"], "/no/such/meta.json: no such file; accepted: "),
+    (&["predict", "001", "--seeds", "5"], "--seeds: 001 has no scores; accepted with 002 and 004"),
     (&["predict", "004", "--html", "/no/such/x"], "--html /no/such/x: No such file"),
     (
         &["predict", "004", "--html", "/dev/full"],

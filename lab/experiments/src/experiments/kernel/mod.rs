@@ -21,6 +21,8 @@ use crate::witness::readings;
 use crate::witness::sample::KernelSample;
 use crate::witness::tracepoints::{Events, Scope, TRACEPOINTS};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, FromArgMatches};
 use quarry_harness::doctor::{Finding, Severity};
 use quarry_replay::crew::Place;
 use quarry_replay::stack::Machine;
@@ -85,6 +87,54 @@ pub(super) struct Kernel {
     #[arg(long, default_value = "200", default_value_if("quick", "true", Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
+}
+
+/// Options of replays that have no meaning where system calls are counted.
+const OF_REPLAYS: [&str; 8] =
+    ["amount", "calibrate", "declared_cpus", "declared_memory", "json", "nodes", "only", "wide"];
+/// Options that replays and this experiment have.
+const OF_BOTH: [&str; 8] =
+    ["baseline", "millis", "out", "place", "samples", "seed", "shard", "tasks"];
+
+impl Kernel {
+    /// True if one of the chosen variants is the running kernel.
+    pub(super) fn is_among(options: &ArgMatches) -> bool {
+        let mut variants = options.get_many::<String>("variants").into_iter().flatten();
+        variants.any(|name| name.split('-').next() == Some(KERNEL))
+    }
+
+    /// This experiment in place of the replay `experiment`: with its rows, and the user's options.
+    pub(super) fn in_place_of(experiment: &str, options: &ArgMatches) -> Result<Self> {
+        let is_given = |id: &str| options.value_source(id) == Some(ValueSource::CommandLine);
+        if let Some(id) = OF_REPLAYS.into_iter().find(|id| is_given(id)) {
+            let id = id.replace('_', "-");
+            bail!(Usage(format!("--{id}: nothing to choose with --variants {KERNEL}")));
+        }
+        let all = Row::all();
+        let rows: Vec<&str> = all
+            .iter()
+            .filter(|row| row.experiment() == experiment)
+            .map(|row| row.name.as_str())
+            .collect();
+        if rows.is_empty() {
+            let mut known: Vec<&str> = all.iter().map(|row| row.experiment()).collect();
+            known.dedup();
+            let known = known.join(", ");
+            bail!(Usage(format!(
+                "--variants {KERNEL}: no system calls of `lab run {KERNEL}` take the path of \
+                 {experiment}; accepted with {known}"
+            )));
+        }
+        let mut words = vec![KERNEL.to_owned(), format!("--only={}", rows.join(","))];
+        words.extend(options.get_flag("quick").then(|| "--quick".to_owned()));
+        for id in OF_BOTH.into_iter().filter(|id| is_given(id)).chain(["variants"]) {
+            let raw = options.get_raw(id).into_iter().flatten();
+            let values: Vec<_> = raw.map(|value| value.to_string_lossy()).collect();
+            words.push(format!("--{id}={}", values.join(",")));
+        }
+        let command = Self::augment_args(Command::new(KERNEL));
+        Ok(Self::from_arg_matches(&command.try_get_matches_from(words)?)?)
+    }
 }
 
 impl Defaults for Kernel {

@@ -43,6 +43,11 @@ impl Row {
         ROWS.iter().collect()
     }
 
+    /// The experiment that replays the same kernel path.
+    pub(super) fn experiment(&self) -> &str {
+        &self.replay.experiment
+    }
+
     /// The replay of the same kernel path.
     pub(super) fn replay(&self) -> Result<Beside> {
         let Replay { experiment, row, amount } = &self.replay;
