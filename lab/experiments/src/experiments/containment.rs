@@ -1,7 +1,10 @@
 //! `containment`: how many recorded jobs fit on a machine, each in a group of 128 MiB.
 
 use super::plan::*;
+use super::replay::rates;
 use crate::containment::{ContainmentSample, FIGURES, Traced};
+use crate::seeds::range;
+use quarry_harness::judge::{Column, Selection};
 use std::path::PathBuf;
 
 const MIX: &str = "mix";
@@ -31,7 +34,8 @@ pub(super) struct Containment {
 
 impl Defaults for Containment {
     const VARIANTS: &'static str = "slub-3.0,slub-3.1,slab,slqb,slub-4.9,slam,sheaf-6.18,sheaf";
-    const SAMPLES: &'static str = "3";
+    // As few as give an interval.
+    const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
@@ -67,8 +71,49 @@ impl Plan for Containment {
         let mut plan = experiment(&self.common, variants, workloads, sampler)?.option("mib", mib);
         plan.about = format!("a mix of {count} on {mib} MiB, in a fresh process.");
         (plan.meta.metrics, plan.warm_up) = (metrics, false);
-        Ok(Staged::new(plan, |run, out| {
+        let staged = Staged::new(plan, |run, out| {
             Ok(writeln!(out, "Medians:\n\n{}", by_variant(run, MIX, "slab policy").text())?)
-        }))
+        });
+        Ok(staged.first(move |run, out| Ok(writeln!(out, "{}\n", answer(run, mib))?)))
+    }
+}
+
+/// The answer in two sentences: how many jobs fit under each policy, and whether more than under
+/// the baseline.
+fn answer(run: &Run, mib: u32) -> String {
+    let of = Selection::of(run);
+    let Some(row) = of.rows.first() else {
+        return "No job fitted: no sample was taken.".to_owned();
+    };
+    let fitted = |column: &Column<'_>| {
+        let jobs = of.samples(column, *row, of.metric).into_iter();
+        format!("{} under {}", range(jobs, |it| it.to_string()), column.label)
+    };
+    let fitted: Vec<String> = of.originals().map(fitted).collect();
+    format!(
+        "In groups of 128 MiB, so many jobs fit into {mib} MiB: {} (median and range of {}).\n{}",
+        fitted.join(", "),
+        counted(run.meta.rounds as usize, "seed"),
+        rates(&of)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_harness::results::examples;
+
+    #[test]
+    fn the_answer_has_the_jobs_of_each_policy_and_a_verdict() {
+        let jobs =
+            |more: f64| (0..6).map(|seed| Some(50.0 + more + f64::from(seed))).collect::<Vec<_>>();
+        let (slab, more) = (jobs(0.0), jobs(10.0));
+        let run = examples::run("slab", &[("slab", &slab), ("slam", &more)]);
+        let text = answer(&run, 256);
+        assert!(
+            text.contains("into 256 MiB: 52.5 [50, 55] under slab, 62.5 [60, 65] under slam"),
+            "{text}"
+        );
+        assert!(text.contains("beside slab: ") && text.contains("under slam"), "{text}");
     }
 }

@@ -102,7 +102,7 @@ fn listed(names: &[impl AsRef<str>]) -> String {
 }
 
 /// Returns the verdict on each variant over all rows, the noise, and the verdicts of single rows.
-fn rates(of: &Selection<'_>) -> String {
+pub(crate) fn rates(of: &Selection<'_>) -> String {
     let (metric, start) = (of.metric, common(of));
     let rivals: Vec<_> = originals(of).filter(|it| it.label != of.baseline().label).collect();
     let all: Vec<_> = rivals.iter().map(|column| of.judge_all(column, metric)).collect();
@@ -119,7 +119,8 @@ fn rates(of: &Selection<'_>) -> String {
     let (name, unit) = (metric.name[..1].to_uppercase() + &metric.name[1..], &metric.unit);
     let baseline = &of.baseline().label[start.len()..];
     let groups = groups.collect::<Vec<_>>().join("; ");
-    let mut text = format!("{name} ({unit}) beside {baseline}: {groups}");
+    let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+    let mut text = format!("{name}{unit} beside {baseline}: {groups}");
     if let Some(copy) = of.copy().map(|copy| of.judge_all(copy, metric)) {
         let off = copy.reach().or_else(|| copy.ratio().map(|ratio| (ratio - 1.0).abs()));
         text += &off.map_or(String::new(), |off| format!("; A/A {:.0} %", off * 100.0));

@@ -11,6 +11,8 @@ mod sample;
 mod spec;
 mod tables;
 
+pub(super) use answer::rates;
+
 use super::plan::*;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
