@@ -14,12 +14,15 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The tracepoints to count, as far as the kernel has them.
-pub(crate) const TRACEPOINTS: [&str; 16] = [
+pub(crate) const TRACEPOINTS: [&str; 18] = [
     "kmem:mm_page_alloc",
     "kmem:mm_page_alloc_zone_locked",
     "kmem:mm_page_pcpu_drain",
     "kmem:mm_page_free",
     "kmem:mm_page_free_batched",
+    // The names of these two before Linux 3.3.
+    "kmem:mm_page_free_direct",
+    "kmem:mm_pagevec_free",
     "kmem:kmalloc",
     "kmem:kmem_cache_alloc",
     // Linux 6.1 merged the next two into the two above.
@@ -96,9 +99,9 @@ impl Events {
         })
     }
 
-    /// The events of a guest that has mounted them at the usual place.
+    /// The events of a guest, where `scripts/witness-init` mounts them.
     pub(crate) fn of_guest() -> Self {
-        Self { tracefs: MOUNTS[0].into(), scope: Scope::Tree }
+        Self { tracefs: "/trace".into(), scope: Scope::Tree }
     }
 
     /// Opens a counter for each tracepoint that the kernel has. The counters do not count yet.

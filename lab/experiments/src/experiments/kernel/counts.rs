@@ -15,8 +15,12 @@ pub(super) const COUNTS: [Count; 18] = [
     ("page blocks handed out", &["kmem:mm_page_alloc"], &["handed_out"]),
     ("blocks from the zone, locked", &["kmem:mm_page_alloc_zone_locked"], &["zone_taken"]),
     ("blocks drained to the zone", &["kmem:mm_page_pcpu_drain"], &["lists_drained"]),
-    ("page blocks freed", &["kmem:mm_page_free"], &["taken_back"]),
-    ("of these in batches", &["kmem:mm_page_free_batched"], &[]),
+    (
+        "page blocks freed",
+        &["kmem:mm_page_free", "kmem:mm_page_free_direct", "kmem:mm_pagevec_free"],
+        &["taken_back"],
+    ),
+    ("of these in batches", &["kmem:mm_page_free_batched", "kmem:mm_pagevec_free"], &[]),
     (
         "objects allocated",
         &[
