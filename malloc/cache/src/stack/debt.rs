@@ -28,8 +28,8 @@ const AHEAD: u64 = 16;
 const SMALL: u64 = 64;
 /// Naps of all requests from one step of a payment to the next: some 20 ms in all.
 const MOST_NAPS: u32 = 200;
-/// A burst is over when no request has evicted a page for this long: 5 s. On a busy machine a thread
-/// that fills what it got may need a second for its next request.
+/// A burst is over when no request has evicted a page for this long: 5 s. On a busy machine, a
+/// thread that fills what it got may need a second until its next request.
 const BURST_NS: u64 = 5_000_000_000;
 /// Maximum number of steps of a payment.
 const MOST_STEPS: u32 = 64;

@@ -289,8 +289,8 @@ fn objects_whose_memory_is_taken_at_once_go_with_the_pages() {
     end(&bed, cache, &[id]);
 }
 
-/// A balance each time that a burst has reached the low mark, as on one CPU: pages and objects go in
-/// proportion, although the first look at each page only clears the mark of its first use.
+/// A balance each time that a burst has reached the low mark, as on one CPU: pages and objects go
+/// in proportion, although the first look at each page only clears the mark of its use.
 #[test]
 fn many_small_balances_take_of_pages_and_objects_in_proportion() {
     for size in [1000, 20_000, 300_000] {

@@ -33,7 +33,7 @@ const RETRY_NS: u64 = 100_000_000;
 const REQUEST_WAIT_NS: u64 = 20_000_000;
 /// Time for them if writing dirty pages would free enough for the request: 200 ms.
 const DIRTY_WAIT_NS: u64 = 200_000_000;
-/// Time for a balance to end, which needs a CPU, or a lock that the request's thread may hold: 200 ms.
+/// Time for a balance to end: 200 ms. It needs a CPU, and maybe a lock of the request's thread.
 const END_WAIT_NS: u64 = 200_000_000;
 /// Time for a balance to begin while other threads have the CPUs: 1 s.
 const BEGIN_WAIT_NS: u64 = 1_000_000_000;
