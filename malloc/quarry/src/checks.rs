@@ -7,6 +7,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use quarry_mm::heap::{CheckOptions, Sampling};
+use quarry_sys::fault;
 
 /// The previous action of SIGSEGV.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
@@ -46,8 +47,13 @@ fn handle_faults() {
 /// with the previous action of SIGSEGV.
 extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
-    let (address, is_write) = unsafe { ((*info).si_addr() as usize, is_write(context)) };
-    checks().report_fault(&STACK, address, is_write);
+    let (address, is_write) = unsafe { ((*info).si_addr() as usize, fault::is_write(context)) };
+    let access = match is_write {
+        Some(true) => "write to",
+        Some(false) => "read of",
+        None => "access to",
+    };
+    checks().report_fault(&STACK, address, access);
     // SAFETY: BEFORE was filled when this handler was installed.
     unsafe {
         libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());
@@ -55,24 +61,5 @@ extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         if (*info).si_code <= 0 {
             libc::raise(libc::SIGSEGV);
         }
-    }
-}
-
-/// Returns whether the access was a write, as far as the machine reports it (on x86-64, bit 1 of
-/// the error code of a page fault: Intel SDM volume 3, section 4.7).
-///
-/// # Safety
-/// The kernel passed `context` to a signal handler.
-unsafe fn is_write(context: *mut c_void) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let context = context.cast::<libc::ucontext_t>();
-        // SAFETY: the caller's promise.
-        unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = context;
-        false
     }
 }

@@ -14,7 +14,7 @@
 //! `local`, `object`; `random`, `clock`, `clear`, `file`, `memfd`, `send_descriptor`, `peek`,
 //! `record_page`, `seccomp`; `lock`, `gate`, `hooks`, `topology`, `placement`, `scheduling`; `os`;
 //! `cgroup`, `psi`, `overcommit`, `statm`; `percpu`, `bare_thread`, `probe`; `thread_note`; on
-//! their own, `prefetch`, `same`.
+//! their own, `fault`, `prefetch`, `same`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 #[cfg(feature = "std")]
 extern crate std;
@@ -27,6 +27,7 @@ pub mod clock;
 pub mod confined;
 pub mod counters;
 pub mod errno;
+pub mod fault;
 pub mod file;
 pub mod file_descriptor;
 pub mod gate;

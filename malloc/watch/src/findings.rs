@@ -19,11 +19,12 @@ const DUMP_BYTES: usize = 64;
 
 impl Checks {
     /// If the checks have made the memory of `stack` at `address` inaccessible, reports the access
-    /// and aborts. The checks must be those of `stack`. For a SIGSEGV handler: waits for no lock,
-    /// so it may read the frame table's entry of a block while another thread hides that block.
-    pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, is_write: bool) {
+    /// and aborts. The checks must be those of `stack`. The report calls it an `access` ("read
+    /// of"). For a SIGSEGV handler: waits for no lock, so it may read the frame table's entry of a
+    /// block while another thread hides that block.
+    pub fn report_fault<C: StackConfig>(&self, stack: &Stack<C>, address: usize, access: &str) {
         if stack.has_classes() {
-            self.on(stack).report_fault(address, is_write);
+            self.on(stack).report_fault(address, access);
         }
     }
 }
@@ -157,8 +158,7 @@ impl<C: StackConfig> Checker<'_, C> {
         self.end_here()
     }
 
-    fn report_fault(&self, address: usize, is_write: bool) {
-        let access = if is_write { "write to" } else { "read of" };
+    fn report_fault(&self, address: usize, access: &str) {
         if let Some(number) = self.checks.guarded_at(core::ptr::without_provenance(address)) {
             self.report_guard_fault(address, access, number);
         }
