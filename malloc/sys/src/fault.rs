@@ -1,10 +1,11 @@
-//! Whether an access that faulted was a write, from the context of its signal.
+//! The kind of an access that faulted, from the context of its signal.
 
 use core::ffi::c_void;
 
-/// Returns whether the access that a signal reports was a write, if the system says that.
+/// Returns whether the access that a signal reports was a write; `None` if the system leaves that
+/// open.
 ///
-/// On x86-64 that is bit 1 of the error code of a page fault (Intel SDM volume 3, section 4.7). On
+/// On x86-64 it is bit 1 of the error code of a page fault (Intel SDM volume 3, section 4.7). On
 /// aarch64 the kernel appends the exception's syndrome to the context; an emulator may not.
 ///
 /// # Safety
@@ -59,9 +60,9 @@ mod records {
         }
     }
 
-    /// Whether an exception was a write: `None` for those that are no data aborts. (Arm ARM, fields
-    /// EC, CM and WnR of ESR_EL1.) As the kernel's `is_write_abort`, this takes maintenance of
-    /// caches for a read.
+    /// Returns whether an exception was a write; `None` for those that are no data aborts. As the
+    /// kernel's `is_write_abort`, it takes maintenance of caches for a read. (Arm ARM, fields EC, CM
+    /// and WnR of ESR_EL1.)
     pub(super) fn is_write(syndrome: u64) -> Option<bool> {
         let is_data_abort = matches!(syndrome >> 26 & 0x3f, 0x24 | 0x25);
         let (is_maintenance, writes) = (syndrome >> 8 & 1 != 0, syndrome >> 6 & 1 != 0);
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_syndrome_is_found_behind_other_records() {
+    fn the_syndrome_is_found_after_other_records() {
         for heads in [&[FPSIMD, ESR, END][..], &[ESR], &[FPSIMD, ESR, (0x5356_4501, 32), END]] {
             assert_eq!(syndrome(&area(heads, OF_STORE, 4096)), Some(OF_STORE), "{heads:x?}");
         }
@@ -109,7 +110,7 @@ mod tests {
         for heads in [&[END][..], &[FPSIMD, END], &[END, ESR], &[(1, 7), ESR], &[(1, 0), ESR]] {
             assert_eq!(syndrome(&area(heads, OF_STORE, 4096)), None, "{heads:x?}");
         }
-        // Records that say that they go on behind the area, or are too short for what they hold.
+        // Sizes that reach beyond the area, or are too short for what the record holds.
         for size in [0, 7, 8, 15, 4096, 4097, u32::MAX] {
             let mut whole = area(&[FPSIMD, ESR], OF_STORE, 600);
             whole[532..536].copy_from_slice(&size.to_ne_bytes());

@@ -19,10 +19,11 @@ impl<C: StackConfig> Checker<'_, C> {
         (guard > 0).then(|| (pfn.plus(frames - guard), guard))
     }
 
-    /// Makes the last page of a large slot's block a guard, if the system permits it.
+    /// Makes the last page of a large slot's block a guard, which has no memory; if the system
+    /// permits it, every access to it faults.
     pub(super) fn protect_guard_page(&self, slot: Slot) {
         if let Some((first, count)) = self.guard_page(slot.start) {
-            self.stack.pages().zones().guard(first, count);
+            self.stack.pages().zones().guard_or_purge(first, count);
         }
     }
 

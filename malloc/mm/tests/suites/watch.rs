@@ -216,6 +216,43 @@ fn guards_are_pages_of_the_system() {
     }
 }
 
+fn is_in_memory(address: usize) -> bool {
+    let mut flags = 0_u8;
+    // SAFETY: the kernel writes one byte for the one page.
+    assert_eq!(unsafe { libc::mincore(address as *mut libc::c_void, 1, &raw mut flags) }, 0);
+    flags & 1 != 0
+}
+
+/// Where the system makes no guards, no memory and no part of the budget stands in for them.
+#[test]
+fn refused_guards_of_large_blocks_take_no_memory() {
+    for (page, frames) in [(4 << 10, 11), (16 << 10, 12), (64 << 10, 16)] {
+        let mut options = with_heap();
+        options.checks = CheckOptions { harden: true, ..CheckOptions::OFF };
+        let bed = bed_of_pages::<VirtualConfig<Sheaf>>(page, &options);
+        bed.os.guards.store(false, Ordering::Relaxed);
+        let (stack, budget) = (&bed.stack, bed.stack.pages().zones().budget());
+        for round in 0..4 {
+            let before = budget.used();
+            let objects: Vec<_> = (0..50).map(|_| stack.alloc(42_000).expect("memory")).collect();
+            if round == 0 {
+                assert_eq!(budget.used() - before, 50 * frames, "pages of {page}");
+            }
+            assert_eq!(stack.validate(), Ok(()));
+            for object in objects {
+                // SAFETY: the object has so many bytes, and only this test uses it.
+                unsafe { object.as_ptr().write_bytes(1, 42_000) };
+                let block = object.as_ptr() as usize / page * page;
+                assert!(is_in_memory(block));
+                assert!(!is_in_memory(block + 4096 * frames as usize), "pages of {page}");
+                // SAFETY: it is freed once.
+                unsafe { stack.free(object) };
+            }
+            assert_eq!(stack.validate(), Ok(()));
+        }
+    }
+}
+
 /// Each sampled object has a page of the system between two guards.
 #[test]
 fn sampled_objects_lie_between_pages_of_the_system() {

@@ -22,6 +22,8 @@ pub(crate) struct TestOs {
     page_size: usize,
     /// Makes memory inaccessible where a stack asks for it: a freed block may then be withheld.
     pub(crate) protects: AtomicBool,
+    /// Makes guards where a stack asks for them.
+    pub(crate) guards: AtomicBool,
     calls: AtomicU64,
     /// The calls from `first` to `last` fail.
     first: AtomicU64,
@@ -79,6 +81,7 @@ impl TestOs {
             },
             page_size,
             protects: AtomicBool::new(false),
+            guards: AtomicBool::new(true),
             calls: AtomicU64::new(0),
             first: AtomicU64::new(u64::MAX),
             last: AtomicU64::new(0),
@@ -217,6 +220,9 @@ unsafe impl Os for TestOs {
 
     fn guard(&self, address: NonNull<u8>, bytes: usize) -> OsResult<Guard> {
         self.check_range(address, bytes);
+        if !self.guards.load(Ordering::Relaxed) {
+            return Err(OsError(libc::ENOSYS));
+        }
         self.count()?;
         self.inner.guard(address, bytes)
     }
