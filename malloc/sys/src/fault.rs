@@ -61,8 +61,8 @@ mod records {
     }
 
     /// Returns whether an exception was a write; `None` for those that are no data aborts. As the
-    /// kernel's `is_write_abort`, it takes maintenance of caches for a read. (Arm ARM, fields EC, CM
-    /// and WnR of ESR_EL1.)
+    /// kernel's `is_write_abort`, it takes maintenance of caches for a read. (Arm ARM, fields EC,
+    /// CM and WnR of ESR_EL1.)
     pub(super) fn is_write(syndrome: u64) -> Option<bool> {
         let is_data_abort = matches!(syndrome >> 26 & 0x3f, 0x24 | 0x25);
         let (is_maintenance, writes) = (syndrome >> 8 & 1 != 0, syndrome >> 6 & 1 != 0);
