@@ -8,6 +8,8 @@
 #       names them): the tests of quarry-sys (which interrupt each instruction of each sequence),
 #       quarry-mm and quarry-preload, redis and sqlite, the Debian packages of the libraries, and
 #       figures for docs/aarch64.md
+#   TAKES=modes::,abi::realloc scripts/aarch64.sh --system 16k
+#       of all that only these tests of quarry-preload
 #
 # An emulated machine has two CPUs that run side by side, in the memory order of the host: a
 # sequence that lacks a barrier may pass here.
