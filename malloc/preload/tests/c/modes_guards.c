@@ -37,8 +37,9 @@ int main(int argc, char **argv)
     static const size_t SIZES[] = {3000, 30000, 50000};
     for (size_t i = 0; i < ROUNDS; i++) {
         fill(&objects, SIZES[i]);
-        printf("%zu bytes: %zu mappings\n", SIZES[i], mappings() - before);
-        CHECK(mappings() - before < most / 2, "%zu mappings", mappings());
+        printf("%zu bytes: %zu mappings of %zu\n", SIZES[i], mappings(), before);
+        /* They may also be fewer than before, because mappings merge. */
+        CHECK(mappings() < before + most / 2, "%zu mappings", mappings());
         check_heap("with guards");
         empty(&objects);
         check_heap("without guards");
