@@ -16,9 +16,9 @@
 //! clears the mark of its use): else the objects would go while the scan looks at each page once.
 //! If step 2 ends early, because it has evicted all that is missing, step 3 asks for the same part
 //! less. (Otherwise a program that uses the memory of freed objects at once loses all objects and
-//! keeps its pages: no frame leaves the budget, so passes go on.) A pass waits if
-//! it finds more pages behind a lock of another task than it evicts: that task may be a request
-//! that reclaims, and was preempted.
+//! keeps its pages: no frame leaves the budget, so passes go on.) A pass waits if it finds more
+//! pages of mappings that another task has locked than it evicts: that task may be a request that
+//! reclaims, and was preempted.
 //!
 //! If a pass frees less than an eighth of the missing frames, the next pass has the next lower
 //! priority. (kswapd decides by the number of scanned pages. Quarry cannot, because a scanned

@@ -141,7 +141,7 @@ impl Reclaimers {
         self.awaited.fetch_max(frames, Relaxed);
     }
 
-    /// The request tries again, and takes its frames if they are free. Others that wait begin again.
+    /// The request tries again, and takes free frames. Others that wait begin again.
     pub fn end_wait(&self) {
         self.awaited.store(0, Relaxed);
     }
