@@ -68,7 +68,7 @@ say "the libraries and the command"
 if cargo auditable --version > /dev/null 2>&1; then
     export AUDITABLE=auditable
 else
-    skip "the list of packages inside the command: no cargo-auditable (see scripts/setup.sh release)"
+    skip "the list of packages inside the command: no cargo-auditable (scripts/setup.sh release)"
 fi
 quiet build make --no-print-directory build
 [[ -z ${AUDITABLE:-} || $(readelf -SW "$CARGO_TARGET_DIR/tools/quarry") == *.dep-v0* ]] \
