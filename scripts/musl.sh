@@ -67,9 +67,9 @@ readonly of_idle=(memory::idle_program memory::objects_move memory::nothing_move
     surroundings::much_thread surroundings::forks_in_a_handler surroundings::rights_given
     surroundings::last_thread)
 #   or find what plain musl does, too: a fork runs no handler of a fork in a handler, and leaves the
-#   locks of streams; who is cancelled at once has a misaligned stack; more threads overlap.
+#   locks of streams; who is cancelled at once has a misaligned stack.
 readonly of_musl=(surroundings::handlers_of_fork surroundings::forks_under_the_locks
-    surroundings::forks_and_threads surroundings::asynchronous memory::threads_that_come)
+    surroundings::forks_and_threads surroundings::asynchronous)
 left=()
 for test in "${of_glibc[@]}" "${of_idle[@]}" "${of_musl[@]}"; do
     left+=(--skip "$test")
