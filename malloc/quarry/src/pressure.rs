@@ -30,7 +30,7 @@ use quarry_sys::psi::{self, Pipe, Stall, Told, Trigger};
 const INTERVAL_NS: u64 = 100_000_000;
 /// Time to the next look where there is no file: 10 s. The process may enter another group.
 const ABSENT_NS: u64 = 100 * INTERVAL_NS;
-/// Frames in use (4 MiB) from which on slow paths look.
+/// Frames in use, or freed and still in memory (4 MiB), from which on slow paths look.
 const LEAST_FRAMES: u32 = ((4 << 20) / FRAME_BYTES) as u32;
 
 /// Time from which the next look is due, by the coarse clock.
@@ -56,7 +56,11 @@ pub(crate) fn keep_all(all: bool) {
 /// Returns whether [`look_without_thread`] may be due. O(1).
 #[inline]
 pub(crate) fn is_left_to_slow_paths() -> bool {
-    !HAS_THREAD.load(Relaxed) && is_ready() && zones().budget().used() >= LEAST_FRAMES
+    let is_large = || {
+        let dirty: u32 = zones().all().map(|zone| zone.dirty()).sum();
+        zones().budget().used() + dirty >= LEAST_FRAMES
+    };
+    !HAS_THREAD.load(Relaxed) && is_ready() && is_large()
 }
 
 /// A look by a slow path, outside the gate, at `now`. O(1), except for one look in 100 ms.
