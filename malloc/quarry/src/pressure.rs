@@ -53,7 +53,7 @@ pub(crate) fn keep_all(all: bool) {
     KEEPS_ALL.store(all, Relaxed);
 }
 
-/// Returns whether [`look_without_thread`] may be due. O(1).
+/// Returns whether [`look_without_thread`] may be due. O(nodes).
 #[inline]
 pub(crate) fn is_left_to_slow_paths() -> bool {
     let is_large = || {
