@@ -19,6 +19,8 @@ clang=$(compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' | grep -v cpp | tail -n1)
 export TEST_QUARRY=$target/tools/quarry
 export LIBCLANG_PATH=${clang%/*} ROCKSDB_INCLUDE_DIR=/usr/include ROCKSDB_STATIC=yes
 export ROCKSDB_LIB_DIR=${archive%/*}
+# libclang1 comes without the compiler's own headers (stdarg.h).
+export BINDGEN_EXTRA_CLANG_ARGS="-I$(gcc -print-file-name=include)"
 export RUSTFLAGS="${RUSTFLAGS:-} -lstdc++ -lsnappy -llz4 -lzstd -lbz2 -lz"
 cd lab/one-heap
 cargo test --locked --target-dir "$target/one-heap"
