@@ -1,7 +1,8 @@
 /*
  * All sizes, all entry points, threads, frees on other threads, and on demand forks and signals.
- * Every object carries a checksum of its contents. STEPS bounds a run. A run with the same SEED is
- * the same, except for the order in which threads meet.
+ * Every object carries a checksum of its contents and the place that holds it, so that an object
+ * with two owners is found when the first of them looks. STEPS bounds a run. A run with the same
+ * SEED is the same, except for the order in which threads meet.
  * usage: stress SEED THREADS STEPS [fork] [signals]
  */
 #include "check.h"
@@ -19,6 +20,7 @@ struct object {
     size_t size;
     uint64_t seed;
     uint64_t seal; /* of the two words above */
+    const void *owner; /* the place that holds the object */
 };
 
 struct worker {
@@ -43,8 +45,10 @@ static uint64_t seal_of(const struct object *object)
     CHECK(condition, "seed %lu, thread %lu, step %lu: " format, seed, (worker)->number,          \
           (worker)->step, __VA_ARGS__)
 
-static void verify(const struct worker *worker, const struct object *object)
+static void verify(const struct worker *worker, const struct object *object, const void *owner)
 {
+    CHECK_STEP(worker, object->owner == owner, "%p belongs to %p, not to %p", (const void *)object,
+               object->owner, owner);
     CHECK_STEP(worker, object->seal == seal_of(object), "the head of %p changed: size %zu",
                (const void *)object, object->size);
     size_t rest = object->size - sizeof(*object);
@@ -53,7 +57,8 @@ static void verify(const struct worker *worker, const struct object *object)
                object->size, at + sizeof(*object));
 }
 
-static struct object *sign(struct worker *worker, struct object *object, size_t size)
+static struct object *sign(struct worker *worker, struct object *object, size_t size,
+                           const void *owner)
 {
     CHECK_STEP(worker, object != NULL, "no memory for %zu bytes", size);
     CHECK_STEP(worker, malloc_usable_size(object) >= size, "%zu usable bytes of %zu",
@@ -61,6 +66,7 @@ static struct object *sign(struct worker *worker, struct object *object, size_t 
     object->size = size;
     object->seed = next_random(&worker->random);
     object->seal = seal_of(object);
+    object->owner = owner;
     pattern_fill(object + 1, size - sizeof(*object), object->seed);
     return object;
 }
@@ -91,41 +97,41 @@ static void *allocate_aligned(struct worker *worker, size_t size)
     return object;
 }
 
-static struct object *create(struct worker *worker)
+static struct object *create(struct worker *worker, const void *owner)
 {
     size_t size = pick_size(worker);
     switch (next_random(&worker->random) % 8) {
     case 0:
-        return sign(worker, allocate_zeroed(worker, size), size);
+        return sign(worker, allocate_zeroed(worker, size), size, owner);
     case 1:
-        return sign(worker, allocate_aligned(worker, size), size);
+        return sign(worker, allocate_aligned(worker, size), size, owner);
     default:
-        return sign(worker, malloc(size), size);
+        return sign(worker, malloc(size), size, owner);
     }
 }
 
-static void destroy(const struct worker *worker, struct object *object)
+static void destroy(const struct worker *worker, struct object *object, const void *owner)
 {
     if (object == NULL)
         return;
-    verify(worker, object);
+    verify(worker, object, owner);
     object->seal = 0;
     free(object);
 }
 
-static struct object *resize(struct worker *worker, struct object *object)
+static struct object *resize(struct worker *worker, struct object *object, const void *owner)
 {
     size_t before = object->size;
     uint64_t old_seed = object->seed;
     size_t size = pick_size(worker);
-    verify(worker, object);
+    verify(worker, object, owner);
     object = realloc(object, size);
     CHECK_STEP(worker, object != NULL, "no memory for %zu bytes", size);
     size_t kept = (before < size ? before : size) - sizeof(*object);
     size_t at = pattern_mismatch(object + 1, kept, old_seed);
     CHECK_STEP(worker, at == kept, "realloc from %zu to %zu lost the contents at %zu", before, size,
                at);
-    return sign(worker, object, size);
+    return sign(worker, object, size, owner);
 }
 
 /* A burst of one size, freed in an order of its own: fills and empties whole batches. */
@@ -136,7 +142,7 @@ static void burst(struct worker *worker)
     size_t size = sizeof(struct object) + random_size(&worker->random, 1000);
     size_t length = next_random(&worker->random) % LENGTH_MAX;
     for (size_t i = 0; i < length; i++)
-        objects[i] = sign(worker, malloc(size), size);
+        objects[i] = sign(worker, malloc(size), size, objects);
     for (size_t i = length; i > 1; i--) {
         size_t other = next_random(&worker->random) % i;
         struct object *swapped = objects[i - 1];
@@ -144,7 +150,21 @@ static void burst(struct worker *worker)
         objects[other] = swapped;
     }
     for (size_t i = 0; i < length; i++)
-        destroy(worker, objects[i]);
+        destroy(worker, objects[i], objects);
+}
+
+/* Hands the object of `slot` over, and takes the one that another thread left. */
+static void exchange(struct worker *worker, struct object **slot)
+{
+    _Atomic(struct object *) *place = &shared[next_random(&worker->random) % SHARED];
+    if (*slot == NULL)
+        *slot = create(worker, place);
+    (*slot)->owner = place;
+    *slot = atomic_exchange(place, *slot);
+    if (*slot == NULL)
+        return;
+    verify(worker, *slot, place);
+    (*slot)->owner = slot;
 }
 
 static void one_step(struct worker *worker)
@@ -154,22 +174,20 @@ static void one_step(struct worker *worker)
     switch (next_random(&worker->random) % 16) {
     case 0:
     case 1:
-    case 2: /* hand an object over, or take one that another thread left */
-        if (*slot == NULL)
-            *slot = create(worker);
-        *slot = atomic_exchange(&shared[next_random(&worker->random) % SHARED], *slot);
+    case 2:
+        exchange(worker, slot);
         break;
     case 3:
     case 4:
-        *slot = *slot == NULL ? create(worker) : resize(worker, *slot);
+        *slot = *slot == NULL ? create(worker, slot) : resize(worker, *slot, slot);
         break;
     case 5:
         if (worker->step % 4 == 0)
             burst(worker);
         break;
     default:
-        destroy(worker, *slot);
-        *slot = create(worker);
+        destroy(worker, *slot, slot);
+        *slot = create(worker, slot);
     }
 }
 
@@ -182,8 +200,8 @@ static void fork_and_go_on(struct worker *worker)
         for (int i = 0; i < 500; i++) {
             struct object **slot = &worker->slots[next_random(&worker->random) % SLOTS];
             worker->step++;
-            destroy(worker, *slot);
-            *slot = create(worker);
+            destroy(worker, *slot, slot);
+            *slot = create(worker, slot);
         }
         _exit(0);
     }
@@ -204,7 +222,7 @@ static void *work(void *argument)
             fork_and_go_on(worker);
     }
     for (size_t i = 0; i < SLOTS; i++)
-        destroy(worker, worker->slots[i]);
+        destroy(worker, worker->slots[i], &worker->slots[i]);
     return NULL;
 }
 
@@ -243,7 +261,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < threads; i++)
         pthread_join(workers[i].thread, NULL);
     for (size_t i = 0; i < SHARED; i++)
-        destroy(&workers[0], shared[i]);
+        destroy(&workers[0], shared[i], &shared[i]);
     free(workers);
     return 0;
 }
