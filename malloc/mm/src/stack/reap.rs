@@ -50,7 +50,7 @@ impl<C: StackConfig> Stack<C> {
             allocs.store(stats.allocs(), Relaxed);
             let free = stats.total_objects.saturating_sub(stats.active_objects);
             let freed = stats.frees().wrapping_sub(walked.load(Relaxed));
-            let are_many = |objects: u64| objects * cache.stride() as u64 >= WORTH_BYTES;
+            let are_many = |objects: u64| objects >= WORTH_BYTES.div_ceil(cache.stride() as u64);
             if !are_many(served) && are_many(free) && freed >= free / 4 {
                 self.slab.reclaim(&context, Reclaim::Cache(cache));
                 walked.store(DUE, Relaxed);
