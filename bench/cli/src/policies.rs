@@ -7,6 +7,7 @@ pub const DEFAULT: &str = "sheaf";
 const ALL: &[&str] = &[
     DEFAULT,
     "sheaf-6.18",
+    "sheaf-7.0",
     "slub-2.6.29",
     "slub-3.0",
     "slub-3.1",

@@ -1,13 +1,13 @@
 //! Mechanisms that a setup can switch off, to measure what each of them is worth.
 //!
-//! As the options of a policy they are `{- : 26 | slam_mode + 1, or 0 : 2 | without : 4}`.
+//! As the options of a policy they are `{- : 25 | memoryless : 1 | slam_mode + 1, or 0 : 2 | without : 4}`.
 
 use quarry_mm::slab::PolicyOptions;
 
 /// The options of every policy of this crate. A policy accepts also the names of mechanisms that it
 /// lacks.
 pub(super) const OPTIONS: &str = "\
-SLAB_WITHOUT\tmerging, cpu-partial, alien or shared, or several of them with commas\t\
+SLAB_WITHOUT\tmerging, cpu-partial, alien, shared or local-memory, or several of them with commas\t\
 mechanisms that the slab policy does without, if it has them\n\
 SLAM_MODE\tauto, array, linked or remote\t\
 mode of the slab policy slam (auto: each CPU chooses by its traffic)\n";
@@ -51,6 +51,9 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
+    /// The CPUs' nodes have memory. Without it, the kernel's sheaves have no barns and are not used,
+    /// and `slub` and `sheaf-7.0` look for slabs on the lists of all nodes that can spare some.
+    pub local_memory: bool,
     /// The one mode that `slam` may use; with `None`, `slam` chooses.
     pub slam_mode: Option<SlamMode>,
 }
@@ -85,7 +88,7 @@ impl From<Mechanisms> for PolicyOptions {
         let without = [!used.merging, !used.cpu_partial, !used.alien, !used.shared];
         let bits = (0..).zip(without).map(|(bit, without)| u32::from(without) << bit);
         let mode = used.slam_mode.map_or(0, |mode| mode as u32 + 1);
-        Self(bits.sum::<u32>() | mode << 4)
+        Self(bits.sum::<u32>() | mode << 4 | u32::from(!used.local_memory) << 6)
     }
 }
 
@@ -98,7 +101,8 @@ impl Mechanisms {
             cpu_partial: bits & 2 == 0,
             alien: bits & 4 == 0,
             shared: bits & 8 == 0,
-            slam_mode: match bits >> 4 {
+            local_memory: bits & 64 == 0,
+            slam_mode: match bits >> 4 & 3 {
                 0 => None,
                 1 => Some(SlamMode::Array),
                 2 => Some(SlamMode::Linked),
@@ -120,6 +124,7 @@ impl Mechanisms {
                 "cpu-partial" => &mut used.cpu_partial,
                 "alien" => &mut used.alien,
                 "shared" => &mut used.shared,
+                "local-memory" => &mut used.local_memory,
                 _ => return None,
             } = false;
         }
@@ -153,8 +158,8 @@ mod tests {
         assert_eq!(without(""), Some(Mechanisms::ALL));
         let both = Mechanisms { merging: false, shared: false, ..Mechanisms::ALL };
         assert_eq!(without("merging,shared"), Some(both));
-        let rest = Mechanisms { cpu_partial: false, alien: false, ..Mechanisms::ALL };
-        assert_eq!(without("alien,cpu-partial"), Some(rest));
+        let rest = Mechanisms { cpu_partial: false, local_memory: false, ..Mechanisms::ALL };
+        assert_eq!(without("local-memory,cpu-partial"), Some(rest));
         assert_eq!(without("merging,barns"), None);
     }
 

@@ -30,4 +30,4 @@ pub use registry::{Line, Registered, SlabVisitor, line_of, with_slab_policy};
 pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;
 pub use slqb::Slqb;
-pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
+pub use slub::{Sheaf7_0, Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

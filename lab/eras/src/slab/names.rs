@@ -23,6 +23,7 @@ macro_rules! define {
 define! {
     "sheaf", "sheaf", "arrays per CPU, barns, bits (ours)";
     "sheaf-6.18", "sheaf-6.18", "sheaves (6.18)";
+    "sheaf-7.0", "sheaf-7.0", "sheaves, no CPU slabs (7.0)";
     "slub-2.6.29", "slub", "a lock bit per slab";
     "slub-3.0", "slub", "kmalloc to 8 KiB";
     "slub-3.1", "slub", "slow paths without a lock";

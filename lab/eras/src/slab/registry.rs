@@ -11,6 +11,7 @@ macro_rules! slab_policies_of_eras {
     ($callback:ident) => {
         $callback! {
             sheaf_6_18: "sheaf-6.18", $crate::slab::KernelSheaf;
+            sheaf_7_0: "sheaf-7.0", $crate::slab::Sheaf7_0;
             slub_2_6_29: "slub-2.6.29", $crate::slab::Slub2_6_29;
             slub_3_0: "slub-3.0", $crate::slab::Slub3_0;
             slub_3_1: "slub-3.1", $crate::slab::Slub3_1;

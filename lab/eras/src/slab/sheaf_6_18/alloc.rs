@@ -1,5 +1,6 @@
 //! Allocation once `main` is empty.
 
+use super::below::Below;
 use super::cache::View;
 use super::sheaf::Sheaf;
 use core::mem::MaybeUninit;
@@ -7,7 +8,7 @@ use quarry_mm::slab::Count::*;
 use quarry_mm::slab::written;
 use quarry_sys::percpu::{Arrays, Object};
 
-impl<P: Arrays> View<'_, P> {
+impl<P: Arrays, B: Below<P>> View<'_, P, B> {
     /// Takes an object from any source. `None` if there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let percpu = self.context.percpu;
@@ -34,7 +35,7 @@ impl<P: Arrays> View<'_, P> {
     }
 
     fn take_from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
-        self.slabs().alloc(self.capacity().max(1), out).0
+        self.below.alloc(self.cache_in(), self.capacity().max(1), out)
     }
 
     /// Moves the objects of a sheaf into `main`, except the top one, which it returns. If `main` is

@@ -1,13 +1,11 @@
 //! One cache: its parts, and the cache during an operation.
 
 use super::barn::Barn;
-use super::capacity;
+use super::below::Below;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use quarry_mm::frame::{FreshZero, Metadata, MetadataKind, NodeId};
-use quarry_mm::slab::{
-    ArrayCounts, BitmapSlabs, Cache, CacheIn, Count::BatchedOut, SlabContext, SlabsView, home,
-};
+use quarry_mm::slab::{ArrayCounts, Cache, CacheIn, Count::BatchedOut, SlabContext, home};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -62,12 +60,10 @@ impl<T: FreshZero + Sync> LateSlice<T> {
 }
 
 pub(super) struct SheafCache {
-    pub(super) slabs: BitmapSlabs,
     cpus: LateSlice<Cpu>,
     barns: LateSlice<Barn>,
     /// Number of objects in a full sheaf; 0 for a cache without sheaves.
     capacity: AtomicU32,
-    keep_empty: AtomicU32,
     /// Number of sheaves that the cache has taken from the pool and not given back.
     pub(super) sheaves: AtomicU64,
     pub(super) counts: ArrayCounts,
@@ -76,23 +72,24 @@ pub(super) struct SheafCache {
 impl SheafCache {
     pub(super) const fn new() -> Self {
         Self {
-            slabs: BitmapSlabs::new(),
             cpus: LateSlice::new(),
             barns: LateSlice::new(),
             capacity: AtomicU32::new(0),
-            keep_empty: AtomicU32::new(0),
             sheaves: AtomicU64::new(0),
             counts: ArrayCounts::zero(),
         }
     }
 
     /// Starts a cache. An earlier cache of the same number has left no sheaf.
-    pub(super) fn configure<P: Arrays>(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
+    pub(super) fn configure<P: Arrays>(
+        &self,
+        cache: CacheIn<'_, P>,
+        mut capacity: usize,
+    ) -> OsResult<()> {
         let context = cache.context;
         let (area, array) = (context.percpu.area(), cache.id().array());
         self.cpus.build(context.metadata, area.slots() as usize)?;
         self.barns.build(context.metadata, context.zones.all().count())?;
-        let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
             context.define_array(&cache, capacity)?;
             // `main` is this array, and all sheaves have its capacity, which is less than wanted if
@@ -100,8 +97,6 @@ impl SheafCache {
             capacity = area.capacity(array);
         }
         self.counts.restart(context.percpu.usage(array).operations);
-        self.slabs.start();
-        self.keep_empty.store(capacity::empty_slabs(cache.stride()), Ordering::Relaxed);
         self.capacity.store(capacity as u32, Ordering::Relaxed);
         Ok(())
     }
@@ -123,7 +118,6 @@ impl SheafCache {
     }
 
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.slabs.visit_locks(visit);
         self.barns().iter().for_each(|barn| barn.visit_locks(visit));
         for (_, Cpu { spare }) in self.used_cpus() {
             visit("sheaf->spare", spare);
@@ -131,16 +125,17 @@ impl SheafCache {
     }
 }
 
-pub(super) struct View<'a, P: Arrays> {
+pub(super) struct View<'a, P: Arrays, B> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
     pub(super) own: &'a SheafCache,
     pub(super) pool: &'a Pool,
+    pub(super) below: &'a B,
 }
 
-impl<'a, P: Arrays> View<'a, P> {
-    pub(super) fn slabs(&self) -> SlabsView<'_, P> {
-        self.own.slabs.of(self.context.with(self.cache))
+impl<'a, P: Arrays, B: Below<P>> View<'a, P, B> {
+    pub(super) fn cache_in(&self) -> CacheIn<'a, P> {
+        self.context.with(self.cache)
     }
 
     pub(super) fn array(&self) -> ArrayId {
@@ -149,10 +144,6 @@ impl<'a, P: Arrays> View<'a, P> {
 
     pub(super) fn capacity(&self) -> usize {
         self.own.capacity.load(Ordering::Relaxed) as usize
-    }
-
-    pub(super) fn keep_empty(&self) -> u32 {
-        self.own.keep_empty.load(Ordering::Relaxed)
     }
 
     /// The running CPU's part. A hint: the thread may move to another CPU.
@@ -194,7 +185,7 @@ impl<'a, P: Arrays> View<'a, P> {
     }
 
     pub(super) fn to_slabs(&self, objects: &[Object]) {
-        self.slabs().free(objects, self.keep_empty());
+        self.below.free(self.cache_in(), objects);
     }
 
     pub(super) fn new_sheaf(&self) -> Option<Sheaf> {
@@ -266,7 +257,7 @@ impl<'a, P: Arrays> View<'a, P> {
                 }
             }
         }
-        self.slabs().trim(0);
+        self.below.trim(self.cache_in());
     }
 
     /// Checks the invariants of the cache; returns the bytes of its empty slabs.
@@ -285,6 +276,6 @@ impl<'a, P: Arrays> View<'a, P> {
         }
         let counted = self.own.sheaves.load(Ordering::Relaxed);
         check.equal(counted, sheaves, "sheaves = spares + full + empty")?;
-        self.slabs().validate()
+        self.below.validate(self.cache_in())
     }
 }

@@ -1,4 +1,4 @@
-//! The number of objects in a sheaf.
+//! The number of objects in a sheaf, in Linux 6.18 and 7.0.
 
 use quarry_mm::frame::FRAME_BYTES;
 
@@ -20,6 +20,22 @@ const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 /// `wanted` objects. Returns 0 for a cache without sheaves.
 pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
     wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
+}
+
+/// Number of objects in a sheaf of Linux 7.0, where every cache has sheaves: by the size of the
+/// objects, and so many that a sheaf with its header of 32 bytes fills a cache of `kmalloc`. A cache
+/// may ask for more (`calculate_sheaf_capacity`).
+pub(in crate::slab) fn of_7_0(stride: usize, wanted: Option<u16>) -> usize {
+    let by_size = match stride {
+        4096.. => 4,
+        1024.. => 12,
+        256.. => 28,
+        _ => 60,
+    };
+    match wanted {
+        Some(0) => 0,
+        wanted => by_size.min(MOST_BYTES / stride).max(wanted.map_or(0, usize::from)).min(MOST),
+    }
 }
 
 /// Number of empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
@@ -45,6 +61,17 @@ mod tests {
             [0, 12, 60, 64]
         );
         assert_eq!(of(1 << 20, Some(4)), 4);
+    }
+
+    /// The kernel's 4, 12, 26 and 60, rounded up: 26 objects and a header have 240 of 256 bytes.
+    #[test]
+    fn sheaves_of_7_0_fill_a_cache_of_kmalloc() {
+        let sizes = [16, 255, 256, 1023, 1024, 4095, 4096, 8192, 257 << 10];
+        let capacities = sizes.map(|stride| of_7_0(stride, None));
+        assert_eq!(capacities, [60, 60, 28, 28, 12, 12, 4, 4, 0]);
+        let filled = [4, 12, 28, 60].map(|capacity| 32 + capacity * size_of::<usize>());
+        assert_eq!(filled, [64, 128, 256, 512]);
+        assert_eq!([Some(0), Some(4), Some(40)].map(|wanted| of_7_0(512, wanted)), [0, 28, 40]);
     }
 
     #[test]

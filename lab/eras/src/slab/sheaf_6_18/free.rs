@@ -1,6 +1,7 @@
 //! Freeing once `main` is full.
 
 use super::barn::NotReplaced;
+use super::below::Below;
 use super::cache::View;
 use super::capacity;
 use super::sheaf::Sheaf;
@@ -25,7 +26,7 @@ enum Evicted {
     Double,
 }
 
-impl<P: Arrays> View<'_, P> {
+impl<P: Arrays, B: Below<P>> View<'_, P, B> {
     pub(super) fn free_slow(&self, object: Object) {
         if !self.is_remote(object) {
             // On a machine with several nodes, the fast path has not tried to push.

@@ -1,4 +1,4 @@
-//! `sheaf-6.18`: the per-CPU sheaves of Linux 6.18, as the kernel has them.
+//! `sheaf-6.18` and `sheaf-7.0`: the per-CPU sheaves of Linux 6.18 and 7.0, as the kernel has them.
 //!
 //! A *sheaf* is memory for `capacity` pointers to free objects; each cache has its own `capacity`.
 //! A CPU has two sheaves for each cache: `main`, which the fast path pops and pushes, and `spare`.
@@ -22,6 +22,10 @@
 //! emptied into the array and stays in the barn as an empty one. An exchange with the barn is one
 //! critical section, as in the kernel.
 //!
+//! # Versions
+//! A version is a type that implements [`Below`]: the number of objects in a sheaf, and the slabs
+//! below. Those of 7.0 are in `slub/below.rs`.
+//!
 //! # The owner of a sheaf
 //! ```text
 //! pool -> [hands of one task] -> spare of a CPU -> barn (full or empty) -> pool
@@ -33,11 +37,12 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! capacity, sheaf -> barn, pool -> cache -> alloc, free -> policy
+//! capacity -> below    sheaf -> barn, pool -> cache -> alloc, free -> policy
 //! ```
 
 mod alloc;
 mod barn;
+mod below;
 mod cache;
 mod capacity;
 mod free;
@@ -45,4 +50,6 @@ mod policy;
 mod pool;
 mod sheaf;
 
+pub(super) use below::Below;
+pub(super) use capacity::of_7_0;
 pub use policy::KernelSheaf;

@@ -1,16 +1,17 @@
 //! The policy, which passes the calls of a stack on to the cache that they concern.
 
+use super::below::{Below, Bitmaps};
 use super::cache::{SheafCache, View};
 use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use crate::slab::arrays::{self, through_arrays};
-use crate::slab::mechanisms::take_options;
+use crate::slab::mechanisms::{Mechanisms, take_options};
 use core::mem::MaybeUninit;
 use quarry_mm::frame::Pfn;
 use quarry_mm::slab::{
-    BarnStats, BitmapSlabs, CacheId, CacheIn, CacheParams, Count::BatchedOut, Exchanges, Idle,
-    MAX_CACHES, Occupancy, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
+    BarnStats, CacheId, CacheIn, CacheParams, Count::BatchedOut, Exchanges, Idle, MAX_CACHES,
+    Occupancy, Reclaim, SlabContext, SlabLayout, SlabPolicy, SlabStats,
 };
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -18,27 +19,35 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Arrays, Object, Push};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// The sheaves of Linux 6.18.
-pub struct KernelSheaf {
+/// The kernel's sheaves, of the version that `B` has: Linux 6.18, unless it says otherwise.
+pub struct KernelSheaf<B = Bitmaps> {
     caches: [SheafCache; MAX_CACHES],
     pool: Pool,
+    below: B,
     /// True if the stack has several nodes. Set when a cache is created.
     has_nodes: AtomicBool,
 }
 
-impl KernelSheaf {
-    fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> View<'a, P> {
+impl<B> KernelSheaf<B> {
+    fn of<'a, P: Arrays>(&'a self, cache: CacheIn<'a, P>) -> View<'a, P, B>
+    where
+        B: Below<P>,
+    {
         View {
             context: cache.context,
             cache: cache.cache,
             own: &self.caches[cache.id().index()],
             pool: &self.pool,
+            below: &self.below,
         }
     }
 
     /// Empties `main` and `spare` of the slots and caches that `idle` selects, by one membarrier
     /// for all of them. Returns whether there were any objects.
-    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
+    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool
+    where
+        B: Below<P>,
+    {
         let mut any = arrays::drain(context, idle, |cache, objects| {
             self.of(cache).take_back(objects);
         });
@@ -49,7 +58,10 @@ impl KernelSheaf {
         any
     }
 
-    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
+    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32
+    where
+        B: Below<P>,
+    {
         let slots = u32::from(self.empty_slots(context, idle));
         let is_due = |cache: &CacheIn<'_, P>| {
             (idle.caches)(cache.id()) && self.of(*cache).stats().has_spare()
@@ -59,11 +71,11 @@ impl KernelSheaf {
     }
 }
 
-impl<P: Arrays> View<'_, P> {
+impl<P: Arrays, B: Below<P>> View<'_, P, B> {
     fn stats(&self) -> SlabStats {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
-        self.slabs().add_stats(&mut stats);
+        self.below.add_stats(self.cache_in(), &mut stats);
         let usage = self.context.percpu.usage(self.array());
         stats.parked_objects = usage.level;
         for (_, cpu) in own.used_cpus() {
@@ -80,12 +92,15 @@ impl<P: Arrays> View<'_, P> {
     }
 }
 
-impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
-    const NAME: &'static str = "sheaf-6.18";
+impl<P: Arrays, B: Below<P>> SlabPolicy<P> for KernelSheaf<B> {
+    const NAME: &'static str = B::NAME;
+    const LINKS_THROUGH_OBJECTS: bool = B::LINKS_THROUGH_OBJECTS;
+    const BYTES_PER_FRAME: usize = B::BYTES_PER_FRAME;
     const LOOKS_AT_FREES: bool = true;
     const NEW: Self = Self {
         caches: [const { SheafCache::new() }; MAX_CACHES],
         pool: Pool::new(),
+        below: B::NEW,
         has_nodes: AtomicBool::new(false),
     };
     const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
@@ -101,13 +116,17 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         })
     }
 
-    fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
-        BitmapSlabs::layout(params)
+    fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
+        B::layout(params, declared_cpus)
     }
 
     fn create(&self, cache: CacheIn<'_, P>) -> OsResult<()> {
         let view = self.of(cache);
-        view.own.configure(cache)?;
+        self.below.create(cache)?;
+        // A node without memory has no barn, and a CPU without a barn does not use its sheaves.
+        let has_barn = Mechanisms::of(cache.context.setup.options).local_memory;
+        let capacity = if has_barn { B::capacity(cache.stride(), cache.capacity()) } else { 0 };
+        view.own.configure(cache, capacity)?;
         self.has_nodes.store(view.looks_at_frees(), Ordering::Relaxed);
         Ok(())
     }
@@ -146,7 +165,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn occupancy(&self, cache: CacheIn<'_, P>, object: Object) -> Option<Occupancy> {
-        self.of(cache).slabs().occupancy(object)
+        self.below.occupancy(cache, object)
     }
 
     fn stats(&self, cache: CacheIn<'_, P>) -> SlabStats {
@@ -154,11 +173,12 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn visit_free(&self, cache: CacheIn<'_, P>, slab: Pfn, visit: &mut dyn FnMut(u32)) {
-        self.of(cache).slabs().visit_free(slab, visit);
+        self.below.visit_free(cache, slab, visit);
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         self.pool.visit_locks(visit);
+        self.below.visit_locks(context, visit);
         for cache in context.each_cache() {
             self.of(cache).own.visit_locks(visit);
         }

@@ -102,9 +102,8 @@ where
                 return Some((slab, self.taken(slab, chain)));
             }
         }
-        let local = self.context.zones.node_of(slot);
-        let own = self.tables.node(self.cache.id(), local);
-        E::Word::take_partial(self, slot, own, 0, misses)
+        let own = self.own_node(slot);
+        own.and_then(|own| E::Word::take_partial(self, slot, own, 0, misses))
             .or_else(|| self.take_remote(slot, own, self.min_partial(), misses))
             .or_else(|| self.new_slab(slot))
             .or_else(|| self.take_remote(slot, own, 0, misses))
@@ -114,12 +113,12 @@ where
     fn take_remote(
         &self,
         slot: SlotIndex,
-        own: &Node,
+        own: Option<&Node>,
         keep: u32,
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)> {
         self.nodes()
-            .filter(|node| !core::ptr::eq(*node, own))
+            .filter(|node| own.is_none_or(|own| !core::ptr::eq(*node, own)))
             .find_map(|node| E::Word::take_partial(self, slot, node, keep, misses))
     }
 
@@ -130,7 +129,7 @@ where
         cpu.pop(&held, self.links())
     }
 
-    fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
+    pub(super) fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
         let (context, cache) = (self.context, self.cache);
         let place = (slot, context.zones.node_of(slot));
         // Linking writes to every page of the slab.

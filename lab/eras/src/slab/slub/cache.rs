@@ -51,6 +51,12 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         E::keeps_empty(node.nr_partial(), self.min_partial())
     }
 
+    /// The node of a slot's CPU; `None` if that node has no memory.
+    pub(super) fn own_node(&self, slot: SlotIndex) -> Option<&'a Node> {
+        let has_memory = Mechanisms::of(self.context.setup.options).local_memory;
+        has_memory.then(|| self.tables.node(self.cache.id(), self.context.zones.node_of(slot)))
+    }
+
     pub(super) fn cpu(&self, slot: SlotIndex) -> &'a CpuSlab {
         self.tables.cpu(self.cache.id(), slot)
     }
@@ -135,6 +141,9 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     pub(super) fn guard(&self, slot: SlotIndex) -> (u64, Option<Pfn>) {
+        if !E::CPU_SLAB {
+            return (0, None);
+        }
         let guard = self.cell(slot, GUARD);
         let slab = guard.checked_sub(1).and_then(|pfn| u32::try_from(pfn).ok()).map(Pfn);
         (guard, slab)
@@ -151,7 +160,9 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
         for slot in tables.used_slots() {
             self.cpu(slot).restart();
-            self.restart_counts(slot);
+            if E::CPU_SLAB {
+                self.restart_counts(slot);
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ where
         }
     }
 
-    fn count_misses(&self, misses: u64) {
+    pub(super) fn count_misses(&self, misses: u64) {
         count(&self.cpu(self.context.percpu.current()).misses, misses);
     }
 
@@ -106,7 +106,7 @@ where
         count(&self.cpu(slot).free_slow, u64::from(objects));
     }
 
-    fn unfreeze(&self, chain: SlabChain) {
+    pub(super) fn unfreeze(&self, chain: SlabChain) {
         let mut misses = 0;
         E::Word::unfreeze_chain(self, chain, &mut misses);
         self.count_misses(misses);
@@ -135,7 +135,7 @@ where
         }
     }
 
-    fn take_empty(&self, node: &Node) -> SlabChain {
+    pub(super) fn take_empty(&self, node: &Node) -> SlabChain {
         let links = self.links();
         let mut list = node.list.lock();
         let mut empty = SlabChain::default();

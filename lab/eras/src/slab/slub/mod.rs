@@ -54,12 +54,15 @@
 //! ```text
 //! order, state -> lock_word, page_word -> era    node -> cpu -> tables
 //! cache -> slow_path -> locked, lockless
-//! alloc, free, stats, validate -> policy
+//! alloc, free, stats, validate -> policy, below
 //! ```
+//!
+//! `below` has the slabs under the sheaves of Linux 7.0: there no CPU has a slab or a partial list.
 //!
 //! Another version of SLUB needs a file in `era`, an alias in `policy` and a line in the registry.
 
 mod alloc;
+mod below;
 mod cache;
 mod cpu;
 mod era;
@@ -79,4 +82,5 @@ mod tables;
 mod tests;
 mod validate;
 
+pub use below::Sheaf7_0;
 pub use policy::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

@@ -208,6 +208,36 @@ impl PageWord {
         change.expect("every state is changed").1
     }
 
+    /// Takes all free objects of the caller's frozen slab, and unfreezes it: the slab is then full,
+    /// on no list, and without an owner.
+    pub(super) fn take_and_unfreeze(&self, misses: &mut u64) -> Option<Linked> {
+        let (old, _) = self.update(misses, |word| {
+            let old = word.state();
+            debug_assert!(old.frozen, "only its owner lets go of a slab");
+            Some(old.with_all_taken().with_frozen(false))
+        })?;
+        old.chain()
+    }
+
+    /// Takes the first free object of a listed slab, under the list lock: as long as it is held, no
+    /// other thread takes one. `next` tells which object follows. Returns the object, and whether
+    /// it was the last free one.
+    pub(super) fn pop_listed(
+        &self,
+        misses: &mut u64,
+        mut next: impl FnMut(u32) -> Option<u32>,
+    ) -> (u32, bool) {
+        let change = self.update(misses, |word| {
+            let old = word.state();
+            debug_assert!(old.is_listed());
+            let (inuse, first) = (old.inuse + 1, old.head?);
+            let head = if inuse < old.objects { next(first) } else { None };
+            Some(SlabState { head, inuse, ..old })
+        });
+        let (old, new) = change.expect("slabs on a node's list have free objects");
+        (old.head.expect("it had a free object"), new.head.is_none())
+    }
+
     /// Freezes a listed slab, and takes all free objects in the same step.
     pub(super) fn freeze_and_take(&self, misses: &mut u64) -> Linked {
         let change = self.update(misses, |word| {

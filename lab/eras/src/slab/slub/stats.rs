@@ -49,9 +49,11 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
                 stats.cmpxchg_fails += cpu.misses.load(Ordering::Relaxed);
             }
             stats.deactivations += cpu.deactivations.load(Ordering::Relaxed);
-            stats.alloc_fast += self.cell(slot, POPS);
-            stats.free_fast += self.cell(slot, PUSHES);
-            stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
+            if E::CPU_SLAB {
+                stats.alloc_fast += self.cell(slot, POPS);
+                stats.free_fast += self.cell(slot, PUSHES);
+                stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
+            }
             self.for_each_frozen(slot, |slab| self.count_slab_free(slab, &mut free));
         }
         stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);

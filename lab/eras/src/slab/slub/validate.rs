@@ -56,7 +56,9 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
                 "count of a CPU's partial slabs = slabs on its list",
             )?;
             owned += walked;
-            parked += self.walk_cell(self.cell(slot, LIST))?;
+            if E::CPU_SLAB {
+                parked += self.walk_cell(self.cell(slot, LIST))?;
+            }
         }
         cache.equal(census.frozen, owned, "frozen slabs = slabs that CPUs hold")?;
         cache.that(parked <= census.inuse, "objects on CPUs' lists <= objects in use")

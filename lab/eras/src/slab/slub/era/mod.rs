@@ -4,6 +4,7 @@ mod v2_6_29;
 mod v3_0;
 mod v3_1;
 mod v4_9;
+mod v7_0;
 
 use super::order::{self, Fewer};
 use super::state::SlabWord;
@@ -13,6 +14,7 @@ pub(super) use v2_6_29::V2_6_29;
 pub(super) use v3_0::V3_0;
 pub(super) use v3_1::V3_1;
 pub(super) use v4_9::V4_9;
+pub(super) use v7_0::V7_0;
 
 /// The parts of SLUB in which versions differ; the defaults are those of Linux 3.0. A version is a
 /// type without values.
@@ -28,6 +30,9 @@ pub trait Era: Send + Sync + 'static {
     /// (include/linux/slub_def.h, Linux 2.6.30), later `KMALLOC_MAX_CACHE_SIZE`
     /// (include/linux/slab.h, Linux 4.9).
     const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
+
+    /// False if CPUs have no slabs, because sheaves lie above; their cells are not lists then.
+    const CPU_SLAB: bool = true;
 
     /// True if CPUs keep lists of partly free slabs (`CONFIG_SLUB_CPU_PARTIAL`).
     const CPU_PARTIAL: bool = false;
