@@ -154,9 +154,21 @@ inside apt-get -qq -o Dpkg::Use-Pty=0 purge -y quarry-lab quarry libquarry-dev \
     > "$target/deb-root.log" 2>&1 || { cat "$target/deb-root.log"; fail "apt does not purge"; }
 files > "$target/deb-after"
 diff "$target/deb-before" "$target/deb-after" || fail "the packages leave files, or take others'"
+
+say "autopkgtest: debian/tests"
+tests=$target/deb-tests
+rm -rf "$tests"
+mkdir -p "$tests/source"
+cp -a debian "$tests/source"
+autopkgtest --no-built-binaries --output-dir "$tests/results" "$(of libquarry0)" \
+    "$(of libquarry-sqlite0)" "$(of libquarry-dev)" "$(of quarry)" "$tests/source/" \
+    -- chroot "$root" > "$target/deb-root.log" 2>&1 \
+    || { tail -n 30 "$target/deb-root.log"; fail "a test of debian/tests fails"; }
+cat "$tests/results/summary"
+
 umount "$root/proc"
 trap - EXIT
-rm -rf "$root" "$unpacked"
+rm -rf "$root" "$unpacked" "$tests"
 
 say "the packages without the lab, whatever an earlier make has left"
 packed=$target/deb-names

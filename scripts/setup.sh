@@ -82,6 +82,7 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command python3' python3
 fi
 if [[ $purpose == test ]]; then
+    need 'has_command autopkgtest' autopkgtest
     need 'python3 -m pip --version > /dev/null 2>&1' python3-pip
 fi
 if [[ $purpose == peers ]]; then
