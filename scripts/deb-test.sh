@@ -168,6 +168,11 @@ cat "$tests/results/summary"
 
 umount "$root/proc"
 trap - EXIT
+
+say "docs/deploy/Dockerfile"
+scripts/image.sh "$root" "$debs" > "$target/deb-root.log" 2>&1 \
+    || { tail "$target/deb-root.log"; fail "the image cannot be built or used"; }
+tail -n 1 "$target/deb-root.log"
 rm -rf "$root" "$unpacked" "$tests"
 
 say "the packages without the lab, whatever an earlier make has left"

@@ -40,7 +40,7 @@ fi
 
 if python3 -m venv "$target/python" \
     && "$target/python/bin/pip" install --quiet "kubernetes-validate==$VALIDATE"; then
-    for file in $FILES/daemonset.yaml $FILES/sidecar.yaml; do
+    for file in $FILES/*.yaml; do
         "$target/python/bin/kubernetes-validate" --strict -k $KUBERNETES "$file"
     done
 else

@@ -4,7 +4,7 @@
 # installed, this script names them, and the demo goes on.
 #
 #   scripts/setup.sh build|demo|peers|programs|services|foreign|deb
-#   scripts/setup.sh slurm|one-heap|musl|aarch64|nodes|release|test
+#   scripts/setup.sh slurm|one-heap|musl|aarch64|nodes|install|release|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
     build | demo | peers | programs | services | foreign | deb) purpose=$1 ;;
-    slurm | one-heap | musl | aarch64 | nodes | release | test) purpose=$1 ;;
+    slurm | one-heap | musl | aarch64 | nodes | install | release | test) purpose=$1 ;;
     *) fail "usage: $0 $(sed -n 's|^#   scripts/setup.sh ||p' "$0")" ;;
 esac
 
@@ -62,6 +62,10 @@ if [[ $purpose == slurm ]]; then
     need 'has_command sbatch' slurm-client
     need 'has_command munged' munge
 fi
+if [[ $purpose == install ]]; then
+    need 'has_command autopkgtest' autopkgtest
+    need 'has_command buildah' buildah
+fi
 if [[ $purpose == musl || $purpose == test ]]; then
     need 'has_command musl-gcc' musl-tools
 fi
@@ -69,7 +73,7 @@ if [[ $purpose == demo ]]; then
     need_redis
 elif [[ $purpose != build && $purpose != deb && $purpose != slurm && $purpose != one-heap &&
     $purpose != musl && $purpose != aarch64 && $purpose != nodes && $purpose != services &&
-    $purpose != release ]]; then
+    $purpose != install && $purpose != release ]]; then
     need_redis
     need 'has_command sqlite3' sqlite3
     need 'has_library libjemalloc.so' libjemalloc2
@@ -82,7 +86,6 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command python3' python3
 fi
 if [[ $purpose == test ]]; then
-    need 'has_command autopkgtest' autopkgtest
     need 'python3 -m pip --version > /dev/null 2>&1' python3-pip
 fi
 if [[ $purpose == peers ]]; then

@@ -70,7 +70,7 @@ steps_of_all=(
     "test       unit, property and integration tests [build]"
     "programs   redis, CPython, gcc and sqlite on libquarry.so [build]"
     "policies   the ABI, threads, forks, misuse and programs on each libquarry-NAME.so [lab]"
-    "install    Debian packages built, installed, used and removed; crates packaged [lab]"
+    "install    Debian packages and an image, built, used and removed; crates packaged [lab]"
     "packages   a wheel and a package for npm, built twice, installed, used and removed"
     "lab-tests  tests of the lab, and of engines on Quarry's page cache [lab]"
     "nodes      libquarry-full.so in emulated machines with several NUMA nodes [build]"
@@ -257,7 +257,8 @@ step_policies() {
 }
 
 step_install() {
-    make --no-print-directory deb-lab && scripts/deb-test.sh && scripts/crates-test.sh
+    scripts/setup.sh install && make --no-print-directory deb-lab && scripts/deb-test.sh \
+        && scripts/crates-test.sh
 }
 
 step_packages() { scripts/wheel-test.sh && scripts/dist-test.sh --packages; }
