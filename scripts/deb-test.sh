@@ -126,6 +126,11 @@ grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/srv/maps" \
     || fail "redis did not load the library of the package"
 ! grep -q 'quarry:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
 
+say "an upgrade and a downgrade under redis"
+scripts/upgrade-test.sh "$root" "$debs" > "$target/deb-root.log" 2>&1 \
+    || { tail "$target/deb-root.log"; fail "a service does not survive an upgrade"; }
+tail -n 1 "$target/deb-root.log"
+
 say "apt install ./quarry-lab_*.deb: a prediction, by the program of the package"
 ! inside quarry lab predict 001 > /dev/null 2>&1 || fail "quarry has the lab inside"
 cp "$(of quarry-lab)" "$root/srv/debs"
