@@ -229,7 +229,7 @@ impl Policies {
     pub(crate) fn lru(&self) -> Option<LruOptions<lru::Chosen>> {
         let Parts { lru, add_batch, uncounted, .. } = self.parts;
         let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
-        lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
+        lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted, frees_dead: true })
     }
 
     /// Sets, in `options`, the page policies and LRU options that the variant names.
@@ -310,7 +310,8 @@ mod tests {
     fn lru_lists_are_there_where_they_are_named() {
         let lru = |text: &str| text.parse::<Policies>().unwrap().lru();
         assert_eq!(lru("slub+order0"), None);
-        let single = LruOptions { policy: lru::Chosen::Single, add_batch: 14, counts: true };
+        let policy = lru::Chosen::Single;
+        let single = LruOptions { policy, add_batch: 14, counts: true, frees_dead: true };
         assert_eq!(lru("slub+order0+single"), Some(single));
         let other = LruOptions { add_batch: 56, counts: false, ..single };
         assert_eq!(lru("slub+order0+single+uncounted+add56"), Some(other));

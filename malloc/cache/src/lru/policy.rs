@@ -82,6 +82,8 @@ pub struct LruCounters {
     pub removed: u64,
     /// Pages of `removed` that scans took off.
     pub isolated: u64,
+    /// Pages put on lists though only their add batch still pinned them, and taken off again.
+    pub dead_added: u64,
     /// Released pages that were sentinels, and so needed the LRU lock.
     pub sentinels: u64,
 }

@@ -11,6 +11,7 @@ use quarry_sys::lock::{Chosen, CountedLock};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Sizes of add batches that the lab's tables compare: that of Linux up to 4.15 (`PAGEVEC_SIZE`),
 /// that of Linux from 6.10 on, and four times the first (document 004, see `PROVENANCE.md`).
@@ -27,11 +28,14 @@ pub struct LruOptions<P = Splice> {
     pub add_batch: usize,
     /// If true, locks count acquisitions, contention and time; if false, they read no clock.
     pub counts: bool,
+    /// If true, a page that only its add batch still pins goes onto no list (document 009); if
+    /// false, it is put on a list and taken off again (Linux up to 7.0).
+    pub frees_dead: bool,
 }
 
 impl<P: LruPolicy> Default for LruOptions<P> {
     fn default() -> Self {
-        Self { policy: P::default(), add_batch: 31, counts: true }
+        Self { policy: P::default(), add_batch: 31, counts: true, frees_dead: true }
     }
 }
 
@@ -48,6 +52,8 @@ struct AddBatch {
 pub struct LruSet<P: LruPolicy = Splice> {
     options: LruOptions<P>,
     lists: P::Lists,
+    /// Pages that were put on lists though only their add batch still pinned them.
+    dead_added: AtomicU64,
     batches: OsArray<AddBatch>,
 }
 
@@ -82,14 +88,14 @@ impl<P: LruPolicy> LruSet<P> {
         slots: usize,
         nodes: usize,
     ) -> OsResult<Self> {
-        let LruOptions { policy, add_batch, counts } = options;
+        let LruOptions { policy, add_batch, counts, .. } = options;
         assert!((1..=MOST_ADD_BATCH).contains(&add_batch), "an add batch has 1 to 56 pages");
         let setup = Setup { os, nodes, slots, batch: add_batch, counts };
         let lists = policy.build(setup)?;
         let batches = OsArray::filled(os, slots, |_| AddBatch {
             waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
         })?;
-        Ok(Self { options, lists, batches })
+        Ok(Self { options, lists, dead_added: AtomicU64::new(0), batches })
     }
 
     /// The options that the set was built with.
@@ -141,8 +147,8 @@ impl<P: LruPolicy> LruSet<P> {
     }
 
     /// Puts pages on their lists, and gives up one pin of each. A page that is in no index and has
-    /// no other pin is released instead (`folio_batch_move_lru`; Linux 4.15 puts such a page on a
-    /// list and takes it off again).
+    /// no other pin is released instead, if `frees_dead` is set. No task can pin such a page: a pin
+    /// or an index leads to a page, and it has neither.
     fn move_to_lists(
         &self,
         table: &DescriptorTable,
@@ -154,12 +160,11 @@ impl<P: LruPolicy> LruSet<P> {
         for &page in pages {
             let state = &table.at(page).state;
             let now = state.load();
-            if now.pins() == 1 && !now.has(State::LIVE) {
-                let is_last = state.unpin();
-                debug_assert!(is_last, "only a pin or an index leads to a page");
-                released(page);
-            } else {
+            let is_dead = now.pins() == 1 && !now.has(State::LIVE);
+            if !(is_dead && self.options.frees_dead) {
                 alive.push(page);
+            } else if state.unpin() {
+                released(page);
             }
         }
         if alive.is_empty() {
@@ -173,6 +178,7 @@ impl<P: LruPolicy> LruSet<P> {
             }
         }
         if !dead.is_empty() {
+            self.dead_added.fetch_add(dead.len() as u64, Relaxed);
             self.lists.remove(table, &dead);
             dead.iter().for_each(|page| released(*page));
         }
@@ -223,7 +229,7 @@ impl<P: LruPolicy> LruSet<P> {
     /// The counters of the lists.
     #[must_use]
     pub fn counters(&self) -> LruCounters {
-        self.lists.counters()
+        LruCounters { dead_added: self.dead_added.load(Relaxed), ..self.lists.counters() }
     }
 
     /// Visits the locks of all lists.

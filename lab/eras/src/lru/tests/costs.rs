@@ -13,7 +13,7 @@ struct Bed {
 
 impl Bed {
     fn new(policy: Chosen, nodes: u8, counts: bool) -> Self {
-        let options = LruOptions { policy, add_batch: BATCH, counts };
+        let options = LruOptions { policy, add_batch: BATCH, counts, frees_dead: true };
         let set = LruSet::build(fake_os(), options, 2, nodes.into()).expect("the OS serves");
         Self { set, table: table(512, nodes) }
     }
@@ -50,6 +50,7 @@ impl Bed {
             added: after.added - before.added,
             removed: after.removed - before.removed,
             isolated: after.isolated - before.isolated,
+            dead_added: after.dead_added - before.dead_added,
             sentinels: after.sentinels - before.sentinels,
         }
     }

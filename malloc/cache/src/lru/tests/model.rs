@@ -21,7 +21,7 @@ impl<P: LruPolicy> World<P> {
     /// An LRU with pages `0..listed` on the inactive list of node 0, the last one first, and
     /// descriptors for `pages`.
     pub(super) fn new(policy: P, add_batch: usize, listed: u32, pages: u32) -> Arc<Self> {
-        let options = LruOptions { policy, add_batch, counts: true };
+        let options = LruOptions { policy, add_batch, counts: true, frees_dead: true };
         let set = LruSet::build(fake_os(), options, 1, 2).expect("the fake OS serves");
         let world = Self { set, table: table(pages, 1), freed: Mutex::new(Vec::new()) };
         for page in 0..listed {

@@ -296,13 +296,14 @@ fn order(table: &DescriptorTable, node: u8, active: bool) -> Vec<u32> {
     pages
 }
 
-/// Random options: the pages of a full add batch, and true if locks count.
-pub(super) fn sizes() -> impl Strategy<Value = (usize, bool)> {
-    (prop::sample::select(&[1, 3, 14, 31, 56][..]), any::<bool>())
+/// Random options: the pages of a full add batch, whether locks count, and whether pages that die
+/// in the batch are freed with it.
+pub(super) fn sizes() -> impl Strategy<Value = (usize, bool, bool)> {
+    (prop::sample::select(&[1, 3, 14, 31, 56][..]), any::<bool>(), any::<bool>())
 }
 
-pub(super) fn keeps_the_order<P: LruPolicy>(policy: P, sizes: (usize, bool), ops: &[Op]) {
-    let (add_batch, counts) = sizes;
-    let mut both = Both::new(LruOptions { policy, add_batch, counts });
+pub(super) fn keeps_the_order<P: LruPolicy>(policy: P, sizes: (usize, bool, bool), ops: &[Op]) {
+    let (add_batch, counts, frees_dead) = sizes;
+    let mut both = Both::new(LruOptions { policy, add_batch, counts, frees_dead });
     ops.iter().for_each(|op| both.run(op));
 }
