@@ -89,6 +89,17 @@ impl AnonymousLru {
         frames.extend(pages.into_iter().map(|page| self.take(page)));
     }
 
+    /// Drops the last use of a page without a drain. Returns the frame for the caller to free; none
+    /// if an add batch refers to the page, because the drain of the batch then frees it.
+    pub(crate) fn drop_page(&self, frame: Pfn) -> Option<Pfn> {
+        let page = PageNo(frame.0);
+        let is_last = self.table.at(page).state.clear(State::LIVE).pins() == 0;
+        is_last.then(|| {
+            self.lists.remove(&self.table, &[page]);
+            self.take(page)
+        })
+    }
+
     /// Takes back the descriptor of a page that is on no list and has no user.
     fn take(&self, page: PageNo) -> Pfn {
         self.table.at(page).state.begin(State(0));
@@ -108,6 +119,56 @@ impl AnonymousLru {
         match (0..nodes).map(pages).map(|sizes| sizes.active + sizes.inactive).sum() {
             0 => Ok(()),
             left => Err(format!("{left} pages are left on LRU lists")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::file_cache::FileCache;
+    use crate::kernels::{Scenario, Setting};
+    use crate::memory::Counters;
+    use crate::policies::Policies;
+    use crate::stack::{Machine, Replay};
+    use crate::stage::Scale;
+    use quarry_eras::lru::LRU_POLICIES;
+    use std::time::Duration;
+
+    /// Faults of which one in 15 is of a page that dies in the add batch.
+    struct Dying;
+
+    impl Replay for Dying {
+        /// The number of faults of pages that live, and the counts.
+        type Output = (u64, Counters);
+
+        fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+            let setting = Setting { length: 14, amount: 512, ..Setting::default() };
+            let mut scenario = Scenario::of("fault-and-die", &setting);
+            scenario.path.work = Default::default();
+            let (warm_up, measured) = (Duration::ZERO, Duration::from_millis(2));
+            let scale = Scale { tasks: 1, cpus: &[], warm_up, measured };
+            let replayed = scenario.run(memory, scale);
+            assert_eq!(memory.check_at_end(), Ok(()), "each page is freed once");
+            (replayed.sent, replayed.counters)
+        }
+    }
+
+    #[test]
+    fn dead_pages_reach_a_list_only_where_the_variant_says_so() {
+        let machine = Machine { cpus: 16, memory: 0, nodes: 1, budget: 0 };
+        let run = |parts: &str| {
+            let policies: Policies = format!("sheaf+v6.18+{parts}+add31").parse().unwrap();
+            policies.replay(machine, Dying).unwrap()
+        };
+        for lru in LRU_POLICIES {
+            let (faults, freed) = run(lru.name);
+            assert_eq!(freed.lru_dead, 0, "{}", lru.name);
+            let (again, added) = run(&format!("{}+adds_dead", lru.name));
+            // A page whose addition fills its batch is on a list before it dies.
+            let dead = added.lru_dead as f64 / again as f64;
+            assert!((0.06..0.075).contains(&dead), "{}: {dead}", lru.name);
+            let locks = |counters: Counters, faults: u64| counters.lru_lock as f64 / faults as f64;
+            assert!(locks(freed, faults) < locks(added, again), "{}", lru.name);
         }
     }
 }

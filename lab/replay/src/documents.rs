@@ -19,11 +19,20 @@ pub struct Document {
     pub machine: &'static str,
     /// The figures of its tables, in the columns of mmtests.
     pub tables: &'static str,
+    /// Figures of its experiments' rows.
+    pub rows: &'static str,
 }
 
 impl Document {
-    const EMPTY: Self =
-        Self { number: "", paths: "", loads: "", experiments: "", machine: "", tables: "" };
+    const EMPTY: Self = Self {
+        number: "",
+        paths: "",
+        loads: "",
+        experiments: "",
+        machine: "",
+        tables: "",
+        rows: "",
+    };
 
     /// Reads one of its TOML files. O(bytes).
     ///
@@ -48,12 +57,14 @@ macro_rules! document {
 }
 
 /// All documents, in order.
-pub const DOCUMENTS: [Document; 5] = [
+pub const DOCUMENTS: [Document; 7] = [
     document!("000": paths ".toml", experiments ".toml", tables ".csv"),
     document!("001": paths ".toml", loads ".toml", experiments ".toml", tables ".csv"),
     document!("002": paths ".toml", experiments ".toml", machine ".toml"),
     document!("003": paths ".toml", experiments ".toml"),
     document!("004": paths ".toml", experiments ".toml", machine ".toml"),
+    document!("005": paths ".toml", experiments ".toml", rows ".csv"),
+    document!("009": paths ".toml", experiments ".toml"),
 ];
 
 /// The tables of one kind of all documents' files together.

@@ -103,10 +103,18 @@ enum Capacity {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SoloRow {
-    round: u32,
+    round: Round,
     timed: Timed,
     #[serde(default)]
     space: bool,
+}
+
+/// The messages of a round.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Round {
+    Messages(u32),
+    Count(String),
 }
 
 static TABLES: LazyLock<BTreeMap<String, Table>> =
@@ -180,7 +188,11 @@ impl Table {
                 Cast::Crew(self.crew(row, setting, buckets))
             }
             (None, Some(row), None) => Cast::Solo(Solo {
-                round: row.round * setting.amount,
+                round: setting.amount
+                    * match &row.round {
+                        Round::Messages(messages) => *messages,
+                        Round::Count(text) => setting.count(text),
+                    },
                 timed: row.timed,
                 space: match (row.space, setting.threads) {
                     (false, _) => Space::None,

@@ -23,6 +23,7 @@
 //! host      the runner of the tasks: threads, or tasks of a simulated machine
 //! anonymous  the LRU lists of the pages of programs
 //! timed     a wrapper for a memory that times its calls for pages
+//! ranges    ways of taking and freeing ranges of pages
 //! stack     Quarry's stacks as a memory for paths; `stack_files`: their page cache
 //! ```
 
@@ -41,6 +42,7 @@ pub mod memory;
 mod path;
 pub mod policies;
 mod queue;
+mod ranges;
 pub mod solo;
 #[cfg(not(quarry_sim))]
 mod spin;

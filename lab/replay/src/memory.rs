@@ -129,8 +129,25 @@ pub trait KernelMemory: Sync {
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
 
+    /// Takes `count` pages for one range of addresses, and hands each of them to `give`, in order.
+    /// Returns false if there is no memory.
+    fn alloc_range(&self, count: u32, pages: Pages, give: &mut dyn FnMut(Buffer)) -> bool {
+        (0..count).all(|_| self.alloc_pages(pages).map(&mut *give).is_some())
+    }
+
+    /// Gives back the pages of a range, and empties the list.
+    fn free_range(&self, pages: Pages, range: &mut Vec<Buffer>) {
+        range.drain(..).for_each(|page| self.free_pages(pages, page));
+    }
+
     /// Puts a page of a program on the LRU lists, if the memory has any.
     fn add_to_lru(&self, _page: &Buffer) {}
+
+    /// Drops the last use of a program's page. It is freed at once, or when the add batch that
+    /// still refers to it is drained.
+    fn drop_page(&self, pages: Pages, page: Buffer) {
+        self.free_pages(pages, page);
+    }
 
     /// Unmaps pages of programs: takes those that are on LRU lists off them, frees all as one list,
     /// and empties `list`.
@@ -238,6 +255,8 @@ counters! {
     zone_frees,
     /// Blocks that the zone handed out, to pcp lists or directly to callers.
     zone_taken,
+    /// Blocks that the zone took back; it merges each with its free buddies.
+    zone_put,
     /// Blocks that pcp lists gave back to the zone.
     lists_drained,
     /// Blocks that callers received, from pcp lists or directly from the zone.
@@ -281,6 +300,10 @@ counters! {
     batch_wait_ns,
     /// Times add batches were drained because of a truncation.
     drains,
+    /// Pages that were put on the LRU lists.
+    lru_added,
+    /// Pages among these that nothing but their add batch referred to.
+    lru_dead,
     /// Pages that left the LRU lists.
     lru_removed,
     /// Pages among these that were sentinels, if the policy has any.
@@ -324,6 +347,8 @@ impl Counters {
     }
 
     pub(crate) fn add_lru(&mut self, lists: LruCounters) {
+        self.lru_added += lists.added;
+        self.lru_dead += lists.dead_added;
         self.lru_removed += lists.removed;
         self.sentinels += lists.sentinels;
     }

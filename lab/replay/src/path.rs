@@ -83,14 +83,20 @@ pub struct Piece<S = Source> {
 pub(crate) enum Act {
     /// Allocates one piece.
     Alloc,
+    /// Allocates the pieces of a batch, which are pages, as one range.
+    AllocRange,
     /// Puts the piece allocated last on the LRU lists.
     Add,
+    /// Drops the page taken last, without a drain of the add batch that it may be in.
+    Drop,
     /// Frees the pieces of a batch one by one.
     Free,
     /// Frees the pieces of a batch as one list.
     FreeList,
     /// Takes the pieces of a batch off the LRU lists and frees them as one list.
     Release,
+    /// Frees the pieces of a batch as one range.
+    FreeRange,
     /// Frees the pieces of a batch to their cache at once (`kmem_cache_free_bulk`).
     FreeBulk,
 }
@@ -121,9 +127,12 @@ impl<'a> Line<'a> {
         };
         let act = match act {
             "alloc" => Act::Alloc,
+            "alloc-range" => Act::AllocRange,
             "add" => Act::Add,
+            "drop" => Act::Drop,
             "free" => Act::Free,
             "free-list" => Act::FreeList,
+            "free-range" => Act::FreeRange,
             "release" => Act::Release,
             "free-bulk" => Act::FreeBulk,
             _ => panic!("{text}: no such act"),
@@ -132,9 +141,13 @@ impl<'a> Line<'a> {
         Self { received, act, piece, batch }
     }
 
+    fn allocates(&self) -> bool {
+        matches!(self.act, Act::Alloc | Act::AllocRange)
+    }
+
     /// Returns the piece that this line allocates, if the line belongs to the first leg of a path.
     pub fn sent(&self) -> Option<&'a str> {
-        (!self.received && self.act == Act::Alloc).then_some(self.piece)
+        (!self.received && self.allocates()).then_some(self.piece)
     }
 }
 
@@ -195,7 +208,7 @@ impl Path {
         payload: usize,
         work: Work,
     ) -> Self {
-        let allocs = || lines.iter().filter(|line| line.act == Act::Alloc);
+        let allocs = || lines.iter().filter(|line| line.allocates());
         let number = |name: &str| {
             let mut found = allocs().enumerate().filter(|(_, line)| line.piece == name);
             let (number, _) = found.next().expect("what is freed or filled was allocated");
@@ -207,12 +220,14 @@ impl Path {
         for &Line { received, act, piece, batch } in lines {
             leg += usize::from(received != role);
             role = received;
-            let gives_back = !matches!(act, Act::Alloc | Act::Add);
+            let gives_back = !matches!(act, Act::Alloc | Act::AllocRange | Act::Add | Act::Drop);
             assert!(!gives_back || leg > 0, "{piece}: freed in the first leg");
             legs[leg].push(Step { act, piece: number(piece), batch });
         }
+        // A batch shares one piece; a range has one for each message.
+        let batch = |line: &Line<'_>| if line.act == Act::Alloc { line.batch } else { 1 };
         let pieces: Vec<Piece> =
-            allocs().map(|line| Piece { batch: line.batch, ..piece(line.piece) }).collect();
+            allocs().map(|line| Piece { batch: batch(line), ..piece(line.piece) }).collect();
         if let Some(name) = carrier {
             let Piece { source, batch, .. } = &pieces[number(name)];
             assert!(*batch as usize * payload <= source.bytes(), "{name} overflows");

@@ -1,5 +1,6 @@
 //! The names of variants: a slab policy, a page policy, and further parts.
 
+use crate::ranges::{RANGES, Ranges};
 use quarry_cache::PageCachingOptions;
 use quarry_cache::lru::{ADD_BATCHES, LruOptions, LruPolicy};
 use quarry_cache::page_cache::TruncationPolicy;
@@ -60,10 +61,14 @@ struct Parts {
     add_batch: Option<usize>,
     /// True if the locks of the LRU lists keep no counts.
     uncounted: bool,
+    /// True if pages that die in an add batch go onto a list.
+    adds_dead: bool,
     /// Policy by which truncation removes pages from a file.
     truncation: Option<TruncationPolicy>,
     /// True if freed pages go to the cold end of the per-CPU lists.
     cold: bool,
+    /// How ranges of pages are taken and freed.
+    ranges: Option<Ranges>,
 }
 
 /// The error for a variant that has an unknown word.
@@ -130,9 +135,12 @@ impl Parts {
             self.add_batch = Some(*pages);
         } else if let Some(rung) = named(&TruncationPolicy::ALL, name) {
             self.truncation = Some(rung);
+        } else if let Some(ranges) = named(&RANGES, name) {
+            self.ranges = Some(ranges);
         } else {
             match name {
                 "uncounted" => self.uncounted = true,
+                "adds_dead" => self.adds_dead = true,
                 "cold" => self.cold = true,
                 _ => return false,
             }
@@ -146,7 +154,8 @@ impl Parts {
         let names = names.chain(LRU_POLICIES.iter().map(|it| it.name.to_owned()));
         let names = names.chain(ADD_BATCHES.iter().map(|pages| format!("add{pages}")));
         let names = names.chain(TruncationPolicy::ALL.iter().map(|it| it.0.to_owned()));
-        names.chain(["cold", "uncounted"].map(str::to_owned))
+        let names = names.chain(RANGES.iter().map(|it| it.0.to_owned()));
+        names.chain(["cold", "uncounted", "adds_dead"].map(str::to_owned))
     }
 
     fn names(&self) -> Vec<String> {
@@ -154,8 +163,10 @@ impl Parts {
             name_of(&FREE_LISTS, self.free_list),
             self.lru.map(|policy| policy.name()),
             name_of(&TruncationPolicy::ALL, self.truncation),
+            name_of(&RANGES, self.ranges),
             self.cold.then_some("cold"),
             self.uncounted.then_some("uncounted"),
+            self.adds_dead.then_some("adds_dead"),
         ];
         let mut names: Vec<String> = fixed.into_iter().flatten().map(str::to_owned).collect();
         names.extend(self.add_batch.map(|pages| format!("add{pages}")));
@@ -227,16 +238,22 @@ impl Policies {
 
     /// The LRU lists of the pages of programs, if there are any.
     pub(crate) fn lru(&self) -> Option<LruOptions<lru::Chosen>> {
-        let Parts { lru, add_batch, uncounted, .. } = self.parts;
-        let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
-        lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted, frees_dead: true })
+        let Parts { lru, add_batch, uncounted, adds_dead, .. } = self.parts;
+        let (add_batch, counts) = (add_batch.unwrap_or(ADD_BATCH_4_15), !uncounted);
+        lru.map(|policy| LruOptions { policy, add_batch, counts, frees_dead: !adds_dead })
+    }
+
+    /// How ranges of pages are taken and freed.
+    pub(crate) fn ranges(&self) -> Ranges {
+        self.parts.ranges.unwrap_or_default()
     }
 
     /// Sets, in `options`, the page policies and LRU options that the variant names.
     pub(crate) fn apply(&self, options: &mut CachingOptions) {
         let CachingOptions { stack: options, cache } = options;
         options.pages.policy = self.pages;
-        let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
+        let Parts { free_list, truncation, cold, lru, add_batch, uncounted, adds_dead, .. } =
+            self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // Kernels of document 001 (2017) have one lock for LRU lists, and add batches of 14 pages.
         cache.lru.policy = lru.unwrap_or(match truncation {
@@ -248,6 +265,7 @@ impl Policies {
             None => cache.lru.add_batch,
         });
         cache.lru.counts = !uncounted;
+        cache.lru.frees_dead = !adds_dead;
         cache.pages.truncation = truncation.unwrap_or(cache.pages.truncation);
         cache.pages.cold_hint |= cold;
     }
@@ -310,10 +328,16 @@ mod tests {
     fn lru_lists_are_there_where_they_are_named() {
         let lru = |text: &str| text.parse::<Policies>().unwrap().lru();
         assert_eq!(lru("slub+order0"), None);
-        let policy = lru::Chosen::Single;
-        let single = LruOptions { policy, add_batch: 14, counts: true, frees_dead: true };
+        let single = LruOptions {
+            policy: lru::Chosen::Single,
+            add_batch: 14,
+            counts: true,
+            frees_dead: true,
+        };
         assert_eq!(lru("slub+order0+single"), Some(single));
         let other = LruOptions { add_batch: 56, counts: false, ..single };
         assert_eq!(lru("slub+order0+single+uncounted+add56"), Some(other));
+        let late = LruOptions { frees_dead: false, ..single };
+        assert_eq!(lru("slub+order0+single+adds_dead"), Some(late));
     }
 }

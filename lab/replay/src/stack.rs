@@ -5,14 +5,14 @@ use crate::file_cache::FileCache;
 use crate::host::Mutex;
 use crate::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use crate::policies::{CachingOptions, Policies};
+use crate::ranges::{Ranges, take_block};
 use anyhow::{Result, bail};
 use quarry_cache::PageCaching;
 use quarry_cache::lru::LruOptions;
 use quarry_eras::lru;
 use quarry_eras::pages::{Chosen, Machine as Declared};
 use quarry_eras::slab::{SlabVisitor, with_slab_policy};
-use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
-use quarry_mm::pcp::PageRequest;
+use quarry_mm::frame::{FRAME_SHIFT, MetadataKind, Order, Pfn};
 use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy, SlabStats};
 use quarry_mm::stack::{Stack, StackConfig, StackHost};
 use quarry_sys::os::Linux;
@@ -73,7 +73,8 @@ impl Policies {
             options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
         }
         self.apply(&mut caching);
-        let visitor = OnStack { options: &caching, lru: self.lru(), replay };
+        let (lru, ranges) = (self.lru(), self.ranges());
+        let visitor = OnStack { options: &caching, lru, ranges, replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }
 }
@@ -82,6 +83,7 @@ impl Policies {
 struct OnStack<'a, R> {
     options: &'a CachingOptions,
     lru: Option<LruOptions<lru::Chosen>>,
+    ranges: Ranges,
     replay: R,
 }
 
@@ -89,7 +91,8 @@ impl<R: Replay> SlabVisitor<Slots> for OnStack<'_, R> {
     type Output = Result<R::Output>;
 
     fn visit<S: SlabPolicy<Slots> + 'static>(self) -> Self::Output {
-        Ok(self.replay.on(&StackMemory::<S>::build(self.options, self.lru)?))
+        let memory = StackMemory::<S>::build(self.options, self.lru, self.ranges)?;
+        Ok(self.replay.on(&memory))
     }
 }
 
@@ -120,10 +123,16 @@ pub(crate) struct StackMemory<S: SlabPolicy<Slots> + 'static> {
     merges: bool,
     /// The LRU lists of programs' pages, if the variant has any.
     anonymous: Option<AnonymousLru>,
+    /// How ranges of pages are taken and freed.
+    ranges: Ranges,
 }
 
 impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
-    fn build(options: &CachingOptions, lru: Option<LruOptions<lru::Chosen>>) -> Result<Self> {
+    fn build(
+        options: &CachingOptions,
+        lru: Option<LruOptions<lru::Chosen>>,
+        ranges: Ranges,
+    ) -> Result<Self> {
         let OnPages(stack): &'static OnPages<Stack<LabConfig<S>>> =
             Box::leak(Box::new(OnPages(Stack::new())));
         #[cfg(quarry_sim)]
@@ -136,7 +145,7 @@ impl<S: SlabPolicy<Slots> + 'static> StackMemory<S> {
         let nodes = options.stack.pages.nodes.into();
         let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
         let (caches, merges) = (Mutex::default(), S::merges(options.stack.slab));
-        Ok(Self { stack, caches, merges, anonymous: lru.map(lists).transpose()? })
+        Ok(Self { stack, caches, merges, anonymous: lru.map(lists).transpose()?, ranges })
     }
 
     pub(crate) fn stack(&self) -> &'static Stack<LabConfig<S>> {
@@ -222,16 +231,10 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
 
     #[inline]
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
-        let slot = self.stack.percpu().current();
-        let node = self.stack.pages().zones().node_of(slot);
-        let order = Order::new(pages.order);
-        let movable = if pages.movable { MigrateType::Movable } else { MigrateType::Unmovable };
-        let request = PageRequest { order, migratetype: movable, flags: Default::default(), node };
-        let pages = self.stack.pages();
-        let page = pages.alloc(slot, request)?;
-        let address = pages.arena().address(page.pfn);
+        let (allocator, slot) = (self.stack.pages(), self.stack.percpu().current());
+        let address = allocator.arena().address(take_block(allocator, slot, pages)?);
         // SAFETY: the page allocator hands out committed blocks, each to one owner.
-        Some(unsafe { Buffer::new(address, order.bytes()) })
+        Some(unsafe { Buffer::new(address, Order::new(pages.order).bytes()) })
     }
 
     #[inline]
@@ -244,6 +247,16 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         self.free_frames(Order::new(pages.order), list.drain(..).map(|block| self.pfn(&block)));
     }
 
+    fn alloc_range(&self, count: u32, pages: Pages, give: &mut dyn FnMut(Buffer)) -> bool {
+        let at = (self.stack.pages(), self.stack.percpu().current());
+        self.ranges.take(at, (count, pages.movable), give)
+    }
+
+    fn free_range(&self, _pages: Pages, range: &mut Vec<Buffer>) {
+        let frames: Vec<Pfn> = range.drain(..).map(|page| self.pfn(&page)).collect();
+        self.ranges.give((self.stack.pages(), self.stack.percpu().current()), &frames);
+    }
+
     #[inline]
     fn add_to_lru(&self, page: &Buffer) {
         let Some(anonymous) = &self.anonymous else { return };
@@ -253,6 +266,17 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
         let free = &mut |frame| pages.free(slot, frame, Order::ZERO);
         let node = pages.memory().pageblocks().of(frame).tag().node();
         anonymous.add((slot, node.expect("a page in use has a node")), frame, free);
+    }
+
+    fn drop_page(&self, pages: Pages, page: Buffer) {
+        let last = match &self.anonymous {
+            Some(anonymous) => anonymous.drop_page(self.pfn(&page)),
+            None => Some(self.pfn(&page)),
+        };
+        if let Some(frame) = last {
+            let slot = self.stack.percpu().current();
+            self.stack.pages().free(slot, frame, Order::new(pages.order));
+        }
     }
 
     fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
@@ -276,6 +300,7 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             counters.zone_allocs += stats.taken.calls;
             counters.zone_frees += stats.put.calls;
             counters.zone_taken += stats.taken.blocks;
+            counters.zone_put += stats.put.blocks;
             counters.lists_drained += stats.put.blocks;
         }
         let lists = self.stack.pages().pcp_totals();

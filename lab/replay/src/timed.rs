@@ -81,8 +81,20 @@ impl<M: KernelMemory> KernelMemory for TimedPages<'_, M> {
         self.time(|| self.memory.free_list(pages, list));
     }
 
+    fn alloc_range(&self, count: u32, pages: Pages, give: &mut dyn FnMut(Buffer)) -> bool {
+        self.time(|| self.memory.alloc_range(count, pages, give))
+    }
+
+    fn free_range(&self, pages: Pages, range: &mut Vec<Buffer>) {
+        self.time(|| self.memory.free_range(pages, range));
+    }
+
     fn add_to_lru(&self, page: &Buffer) {
         self.memory.add_to_lru(page);
+    }
+
+    fn drop_page(&self, pages: Pages, page: Buffer) {
+        self.time(|| self.memory.drop_page(pages, page));
     }
 
     fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {

@@ -36,6 +36,8 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             if message.is_multiple_of(step.batch) {
                 match step.act {
                     Act::Add => self.add_to_lru(step.piece, flight),
+                    Act::Drop => self.drop_page(step.piece, flight),
+                    Act::AllocRange => self.alloc_range(step.piece, step.batch, flight),
                     _ => self.alloc(step.piece, flight),
                 }
             }
@@ -119,9 +121,11 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             let pieces = messages.div_ceil(self.plan.pieces[piece].batch);
             match act {
                 Act::Alloc => self.alloc(piece, flight),
+                Act::AllocRange => self.alloc_range(piece, messages, flight),
                 Act::Add => self.add_to_lru(piece, flight),
+                Act::Drop => self.drop_page(piece, flight),
                 Act::Free => (0..pieces).for_each(|_| self.free(piece, flight)),
-                Act::FreeList | Act::FreeBulk | Act::Release => {
+                Act::FreeList | Act::FreeRange | Act::FreeBulk | Act::Release => {
                     self.free_together(act, piece, pieces as usize, flight);
                 }
             }
@@ -139,6 +143,13 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         let mut buffer = fresh.expect("memory for every message of the replay");
         host::clear(planned.cleared, || buffer.clear(planned.cleared));
         flight.held[piece].push_back(buffer);
+    }
+
+    fn alloc_range(&self, piece: usize, count: u32, flight: &mut Flight) {
+        let From::Pages(pages) = self.plan.pieces[piece].source else { panic!("a range of pages") };
+        let held = &mut flight.held[piece];
+        let is_whole = self.memory.alloc_range(count, pages, &mut |page| held.push_back(page));
+        assert!(is_whole, "memory for every range of the replay");
     }
 
     #[inline]
@@ -170,12 +181,21 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         self.memory.add_to_lru(page);
     }
 
+    fn drop_page(&self, piece: usize, flight: &mut Flight) {
+        let page = flight.held[piece].pop_back().expect("what is dropped was just allocated");
+        let From::Pages(pages) = self.plan.pieces[piece].source else { panic!("a page") };
+        self.memory.drop_page(pages, page);
+    }
+
     fn free_together(&mut self, act: Act, piece: usize, pieces: usize, flight: &mut Flight) {
         self.list.extend(flight.held[piece].drain(..pieces));
         match self.plan.pieces[piece].source {
             From::Cache(cache) => self.memory.free_bulk(cache, &mut self.list),
             From::Pages(pages) if act == Act::Release => {
                 self.memory.release(pages, &mut self.list);
+            }
+            From::Pages(pages) if act == Act::FreeRange => {
+                self.memory.free_range(pages, &mut self.list);
             }
             From::Pages(pages) => self.memory.free_list(pages, &mut self.list),
         }

@@ -16,10 +16,12 @@ use quarry_harness::statistics::mmtests::{Sorted, pdiff, pndiff};
 const DOCUMENT_001: &str = include_str!("../../../documents/001/tables.txt");
 const SPARSETRUNCATE: &str =
     include_str!("../../../documents/001/sparsetruncate_reconstructed.csv");
-/// Figures outside of tables, of documents 002 and 003.
-const FIGURES: [&str; 2] = [
+/// Figures outside of tables.
+const FIGURES: [&str; 4] = [
     include_str!("../../../documents/002/figures.csv"),
     include_str!("../../../documents/003/figures.csv"),
+    include_str!("../../../documents/005/figures.csv"),
+    include_str!("../../../documents/009/figures.csv"),
 ];
 
 /// The only row of the documents whose percentage does not follow from its printed inputs: they
@@ -309,12 +311,55 @@ fn the_blocks_of_document_004_are_printed() {
     assert!(text.contains("large-zone-batch       2"), "{text}");
 }
 
+/// A figure outside of tables, as it is printed.
+fn figure_text(name: &str) -> &'static str {
+    let record = FIGURES.into_iter().flat_map(records).find(|fields| fields[1] == name);
+    record.unwrap_or_else(|| panic!("{name} is recorded"))[2]
+}
+
+#[test]
+fn figures_of_document_005_follow_from_each_other() {
+    let figure = |name: &str| number(figure_text(name));
+    let [before, after] = ["before", "after"].map(|when| {
+        let us = figure(&format!("cma us per iteration {when}"));
+        let percent = figure(&format!("cma percent of time in free_contig_frozen_range {when}"));
+        (us, us * percent / 100.0)
+    });
+    let times = before.0 / after.0;
+    assert!((times - figure("cma improvement")).abs() <= 0.05, "{times}");
+    // Of an iteration, the free of 16,384 pages: 61 ns a page before, 6 ns after.
+    assert_eq!([before, after].map(|(_, free)| (free * 1000.0 / 16384.0).round()), [61.0, 6.0]);
+    let row = |row: &str, kernel: &str| {
+        let line = published::by_row("005").find(|line| line[..2] == [row, kernel]);
+        line.unwrap_or_else(|| panic!("{row} under {kernel}"))[2]
+    };
+    for (kernel, when) in [("mm-new", "before"), ("series", "after")] {
+        let figure = figure_text(&format!("cma us per iteration {when}"));
+        assert_eq!(row("cma-16384", kernel), figure, "one figure, two files");
+    }
+    assert_eq!(row("order-9-512", "mm-new"), figure_text("order-9 us before"));
+}
+
+#[test]
+fn figures_of_document_009_follow_from_each_other() {
+    let figure = |name: &str| number(figure_text(name));
+    for kernel in ["unpatched", "patched"] {
+        let dead = figure(&format!("{kernel} dead folios per minute"));
+        let percent = dead / figure(&format!("{kernel} folios per minute")) * 100.0;
+        let printed = figure_text(&format!("{kernel} dead percent"));
+        assert!((percent - number(printed)).abs() <= half_digit(printed), "{percent}");
+    }
+    // The message counts two acquisitions for each dead folio.
+    let [unpatched, patched] =
+        ["unpatched", "patched"].map(|it| figure(&format!("{it} dead folios per minute")));
+    let saved = 2.0 * (unpatched - patched) / 1e6;
+    let printed = figure_text("saved acquisitions in millions per minute");
+    assert!((saved - number(printed)).abs() <= half_digit(printed), "{saved}");
+}
+
 #[test]
 fn figures_outside_tables_follow_from_each_other() {
-    let figure = |name: &str| {
-        let record = FIGURES.into_iter().flat_map(records).find(|fields| fields[1] == name);
-        number(record.unwrap_or_else(|| panic!("{name} is recorded"))[2])
-    };
+    let figure = |name: &str| number(figure_text(name));
     let grown = figure("struct_page_bytes_after") - figure("struct_page_bytes_before");
     let percent = grown / 4096.0 * 100.0;
     assert!((percent - figure("cost_percent")).abs() <= 0.05, "{percent}");

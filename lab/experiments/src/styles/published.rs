@@ -7,6 +7,13 @@ pub(crate) fn mmtests() -> impl Iterator<Item = Vec<&'static str>> {
     DOCUMENTS.iter().flat_map(|document| records(document.tables))
 }
 
+/// The figures of a document for rows of its experiment: row, kernel, value, and if the document
+/// prints no value, the change in percent beside the row's first kernel.
+pub(crate) fn by_row(document: &str) -> impl Iterator<Item = Vec<&'static str>> {
+    let of = DOCUMENTS.iter().filter(move |it| it.number == document);
+    of.flat_map(|document| records(document.rows))
+}
+
 /// The fields of each line of a table, without its head.
 pub(crate) fn records(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     csv.lines().skip(1).map(|line| line.split(',').collect())

@@ -1,7 +1,7 @@
 //! The documents' figures that replays are compared with.
 
 use super::row::Row;
-use crate::styles::published::{PAGE_FAULT, TCP_RR, mmtests, records};
+use crate::styles::published::{PAGE_FAULT, TCP_RR, by_row, mmtests, records};
 use quarry_harness::table;
 use quarry_replay::policies::Policies;
 use serde::Deserialize;
@@ -53,6 +53,9 @@ enum Table {
         #[serde(default)]
         rows: BTreeMap<String, String>,
     },
+    /// Figures of the experiment's own rows, in `rows.csv`: the names of the kernels there, the
+    /// baseline first.
+    ByRow { kernels: Vec<String> },
     /// Document 002: rows are numbers of tasks per CPU.
     TcpRr,
     /// Document 004: rows are numbers of tasks.
@@ -97,8 +100,10 @@ impl Document {
     /// The figures of all kernels for a row and a number of tasks, from the table of the
     /// experiment's machine.
     pub(crate) fn all(&self, row: &Row, tasks: u32) -> Vec<Figure> {
-        let figures = self.table.as_ref().and_then(|it| it.kernels(None, row, row.machine, tasks));
-        figures.unwrap_or_default()
+        let table = self.table.as_ref();
+        let of = |it: &Table| it.kernels(None, (&self.number, row), row.machine, tasks);
+        let figures = table.and_then(of).unwrap_or_default();
+        figures.into_iter().filter(|figure| !figure.value.is_nan()).collect()
     }
 
     /// The table's usual statistic, or the one that `statistic` names.
@@ -116,7 +121,9 @@ impl Document {
             (None, Some(also)) => (which(&also.kernels)?, Some(also.machine.as_str())),
             (None, None) => return None,
         };
-        self.table.as_ref()?.kernels(statistic, row, machine, tasks)?.into_iter().nth(which)
+        let row = (self.number.as_str(), row);
+        let of_row = self.table.as_ref()?.kernels(statistic, row, machine, tasks)?;
+        of_row.into_iter().nth(which).filter(|figure| !figure.value.is_nan())
     }
 
     pub(crate) fn has_mainline(&self) -> bool {
@@ -136,7 +143,7 @@ impl Table {
     fn kernels(
         &self,
         wanted: Option<&str>,
-        named: &Row,
+        (document, named): (&str, &Row),
         machine: Option<&str>,
         tasks: u32,
     ) -> Option<Vec<Figure>> {
@@ -162,6 +169,19 @@ impl Table {
                 std::iter::once(base)
                     .chain(lines.iter().map(|it| of(it[8], it[9])))
                     .collect::<Option<_>>()?
+            }
+            Self::ByRow { kernels } => {
+                let lines = || by_row(document).filter(|line| line[0] == row);
+                let base = number(lines().next()?[2])?;
+                let value = |kernel: &String| {
+                    let line = lines().find(|line| line[1] == kernel);
+                    let value = line.and_then(|line| match number(line[2]) {
+                        None => Some(base * (1.0 - number(line[3])? / 100.0)),
+                        value => value,
+                    });
+                    (kernel.clone(), value.unwrap_or(f64::NAN))
+                };
+                kernels.iter().map(value).collect()
             }
             Self::TcpRr => {
                 // The document's machine has 16 CPUs and this machine another number, so rows are
@@ -225,6 +245,21 @@ mod tests {
             ("bonnie", "RandCreate del", 1, "mel", Some((14_446.61, "1.0916"))),
             ("list-free", "14", 1, "slub+order0+one_section", Some((144.37, "0.9458"))),
             ("list-free", "32", 1, "slub+order0+one_section", None),
+            (
+                "free-contiguous",
+                "cma-16384",
+                1,
+                "sheaf+v6.18+split_blocks",
+                Some((402.0, "0.2859")),
+            ),
+            (
+                "free-contiguous",
+                "fix_size-4",
+                1,
+                "sheaf+v6.18+single_pages",
+                Some((489_484.0, "0.7396")),
+            ),
+            ("free-contiguous", "order-9-512", 1, "sheaf+v6.18+split_blocks", None),
         ] {
             let spec = Spec::find(experiment).unwrap();
             let (row, policies) = (spec.row(row).unwrap(), policies.parse().unwrap());
