@@ -36,7 +36,7 @@ OBJECTS, KEPT = 100_000, 10_000
 
 
 def connect(place):
-    for _ in range(200):
+    for _ in range(1200):
         try:
             if isinstance(place, int):
                 return socket.create_connection(("127.0.0.1", place))

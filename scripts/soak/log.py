@@ -4,12 +4,16 @@ disk when it is stopped.
 The first line says what ran, with which seed, on which machine and libraries; later ones have
 `seconds` since the start and counters; the last one of a run that came to its end has `result`.
 
-    log.py FILE..    prints one row of the table in docs/results/soak.md for each file
+    log.py FILE..                                           rows of the table in docs/results/soak.md
+    log.py --note FILE WHAT SECONDS COUNTERS [RESULT]
+
+The latter adds a line, SECONDS after the last one, for scripts in shell.
 """
 
 import datetime
 import hashlib
 import json
+import os
 import pathlib
 import platform
 import subprocess
@@ -100,6 +104,14 @@ def row(path):
             f"| {length} | {counters} | {result} |")
 
 
+def note(path, what, length, counted, *result):
+    record = Log(path, what, [os.environ["QUARRY_LIBRARY"]])
+    record.write(seconds=record.before + int(length), counters=counted, **({"result": result[0]} if result else {}))
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(row(name))
+    if sys.argv[1:2] == ["--note"]:
+        note(*sys.argv[2:])
+    else:
+        for name in sys.argv[1:]:
+            print(row(name))
