@@ -1,7 +1,7 @@
 //! A profile as OpenTelemetry's collectors take it: `ExportProfilesServiceRequest` of the package
 //! `opentelemetry.proto.collector.profiles.v1development`, in the form of opentelemetry-proto 1.10.
 
-use crate::profile::{Profile, VALUES, View};
+use crate::profile::{Profile, VALUES, View, add};
 use crate::protobuf::{Layout, Message, Tables};
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ pub(crate) fn request(profile: &Profile, shown: View, process: &[(&str, Value)])
     let mut stacks: BTreeMap<Vec<u64>, [i64; VALUES.len()]> = BTreeMap::new();
     for stack in &profile.stacks {
         let sums = stacks.entry(tables.locations(&stack.frames)).or_default();
-        sums.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
+        sums.iter_mut().zip(stack.values).for_each(|(sum, value)| add(sum, value));
     }
     for locations in stacks.keys() {
         tables.out.message(STACK, |stack| stack.numbers(1, locations.iter().copied()));

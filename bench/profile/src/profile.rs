@@ -191,10 +191,11 @@ impl Profile {
                     bytes = (site.freed.bytes as f64 * times).round() as i64;
                     stack.oldest_ms = stack.oldest_ms.max(site.freed.objects);
                 }
-                stack.values[2 * kind] += objects;
-                stack.values[2 * kind + 1] += bytes;
-                stack.samples[kind].objects += count.objects;
-                stack.samples[kind].bytes += count.bytes;
+                add(&mut stack.values[2 * kind], objects);
+                add(&mut stack.values[2 * kind + 1], bytes);
+                let samples = &mut stack.samples[kind];
+                samples.objects = samples.objects.saturating_add(count.objects);
+                samples.bytes = samples.bytes.saturating_add(count.bytes);
             }
         }
         let samples = raw.sites.iter().filter(|site| site.kind != SiteKind::Frees);
@@ -208,7 +209,7 @@ impl Profile {
             mean: raw.mean,
             started_ns: raw.started_ns,
             duration_ns: raw.stopped_ns.saturating_sub(raw.started_ns),
-            samples: samples.map(|site| site.allocated.objects).sum(),
+            samples: samples.map(|site| site.allocated.objects).fold(0, u64::saturating_add),
             lost: raw.lost,
             traces_frees: raw.traces_frees,
             has_pins: raw.has_pins,
@@ -222,11 +223,11 @@ impl Profile {
         let mut less: HashMap<_, [i64; VALUES.len()]> = HashMap::new();
         for stack in &base.stacks {
             let sum = less.entry(stack.key()).or_default();
-            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
+            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| add(sum, value));
         }
         for stack in &mut self.stacks {
             if let Some(values) = less.remove(&stack.key()) {
-                stack.values.iter_mut().zip(values).for_each(|(value, less)| *value -= less);
+                stack.values.iter_mut().zip(values).for_each(|(value, less)| add(value, -less));
             }
         }
         // Stacks that only `base` has.
@@ -249,7 +250,7 @@ impl Profile {
         let mut before: HashMap<Vec<u64>, [i64; VALUES.len()]> = HashMap::new();
         for stack in &earlier.stacks {
             let sum = before.entry(stack.addresses()).or_default();
-            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
+            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| add(sum, value));
         }
         for stack in &mut self.stacks {
             let Some(sum) = before.get_mut(&stack.addresses()) else { continue };
@@ -262,7 +263,7 @@ impl Profile {
         self.stacks.retain(|stack| stack.values != [0; VALUES.len()]);
         let passed = earlier.duration_ns.min(self.duration_ns);
         Self {
-            started_ns: self.started_ns + passed,
+            started_ns: self.started_ns.saturating_add(passed),
             duration_ns: self.duration_ns - passed,
             ..self
         }
@@ -284,8 +285,13 @@ impl Profile {
 
     /// The sum of one of [`VALUES`] over all call sites.
     pub(crate) fn total(&self, value: usize) -> i64 {
-        self.stacks.iter().map(|stack| stack.values[value]).sum()
+        self.stacks.iter().map(|stack| stack.values[value]).fold(0, i64::saturating_add)
     }
+}
+
+/// Adds a count that a process may have invented; none is `i64::MIN`.
+pub(crate) fn add(sum: &mut i64, value: i64) {
+    *sum = sum.saturating_add(value).max(-i64::MAX);
 }
 
 fn name_frames(addresses: &[u64], symbols: &mut Symbols) -> Vec<Frame> {
@@ -340,6 +346,22 @@ mod tests {
         let [stack] = &profile.stacks[..] else { panic!("one stack") };
         assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0, 0, 0]);
         assert_eq!((profile.samples, profile.total(View::Inuse.space())), (4, 250_000));
+    }
+
+    /// A process writes what it likes into its profile.
+    #[test]
+    fn counts_that_are_too_large_end_at_the_largest() {
+        let most = Count { objects: u64::MAX, bytes: u64::MAX };
+        let huge = Site { allocated: most, ..site(&[1], 0, 0, 0) };
+        let pins = Site { kind: SiteKind::Pins, freed: most, ..huge.clone() };
+        let of = |sites| Profile::of(&raw(sites), "/".as_ref());
+        let other = Site { frames: vec![2], ..huge.clone() };
+        let profile = of(vec![huge.clone(), huge, pins, other]);
+        assert_eq!(profile.stacks[0].values[0], i64::MAX);
+        assert_eq!((profile.samples, profile.total(View::Alloc.space())), (u64::MAX, i64::MAX));
+        assert!(profile.clone().minus(&profile).stacks.is_empty());
+        let less = of(Vec::new()).minus(&profile);
+        assert_eq!(less.total(View::Alloc.objects()), i64::MIN);
     }
 
     #[test]
