@@ -46,7 +46,8 @@ impl<C: StackConfig> Stack<C> {
         for cache in self.caches.iter() {
             let stats = self.slab.stats(context.with(cache));
             let CacheCounts { allocs, walked, .. } = self.deferral.of(cache);
-            let served = stats.allocs().wrapping_sub(allocs.load(Relaxed));
+            // Another thread may have stored a newer count meanwhile.
+            let served = stats.allocs().saturating_sub(allocs.load(Relaxed));
             allocs.store(stats.allocs(), Relaxed);
             let free = stats.total_objects.saturating_sub(stats.active_objects);
             let freed = stats.frees().wrapping_sub(walked.load(Relaxed));
