@@ -44,6 +44,12 @@ fn small_survivors_pin_their_own_pages() {
     idle("small 1024", &[("QUARRY_THP", "0")]);
 }
 
+/// Redis makes a few requests a second while it waits, and each look took their objects back.
+#[test]
+fn a_program_that_waits_for_its_timer_lets_the_thread_sleep() {
+    Run::new(program("memory_ticks.c")).finish().success();
+}
+
 fn option_case(name: &str) -> Run {
     Run::new(program("memory_options.c")).arg(name)
 }

@@ -47,7 +47,7 @@ pub(crate) use thread::look_up;
 use brief::state;
 use state::{
     ALLOWED, ASLEEP, AT_ONCE, BELL, BRIEF, DELAY_MS, FORKS, HAS_NEWS, INLINE, LEFT, NEXT_START_NS,
-    NONE, NS_PER_MS, RUNNING, STARTING, STATE, USUAL_MS, has_news, moves, note_left,
+    NONE, NS_PER_MS, RUNNING, STARTING, STATE, USUAL_MS, is_quiet, moves, note_left, parked,
     start_not_before,
 };
 
@@ -381,10 +381,10 @@ fn run() -> ! {
             continue;
         }
         pause(delay_ms);
+        let parked = parked();
         let done = reclaim(&mut state, delay_ms);
         limits::look_again();
-        let is_quiet = done == Reclaimed::default() && !has_news();
-        quiet = if is_quiet { quiet + 1 } else { 0 };
+        quiet = if is_quiet(done, parked) { quiet + 1 } else { 0 };
         // Memory that the policy retains becomes due after `looks_kept` more looks.
         if quiet >= QUIET_LOOKS + state.looks_kept() {
             sleep();

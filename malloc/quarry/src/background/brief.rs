@@ -10,7 +10,8 @@
 //! looks at the heap profile's bell. While it exists the program's thread locks as one of several.
 
 use super::state::{
-    BELL, BRIEF, INLINE, NONE, STATE, delay_ns, has_news, moves, note_left, ring, start_not_before,
+    BELL, BRIEF, INLINE, LEAST_BYTES, NONE, STATE, delay_ns, is_quiet, moves, note_left, parked,
+    ring, start_not_before,
 };
 use super::{privileges, thread};
 use crate::instance::STACK;
@@ -25,8 +26,6 @@ use quarry_sys::primitive::{AtomicBool, Ordering, futex, task};
 
 /// The thread ends after this many looks in a row that give nothing back.
 const QUIET_LOOKS: usize = 2;
-/// The thread ends if less than this can be given back: not worth another delay.
-const LEAST_BYTES: usize = 1 << 20;
 /// Longest wait for the end of the thread, in naps of 50 us: it may be in a step of milliseconds.
 const MOST_NAPS: u32 = 4000;
 
@@ -99,12 +98,12 @@ fn run() {
             own_stack::run(|| STACK.trim());
             break;
         }
+        let parked = parked();
         let done;
         (done, kept) = look();
         limits::look_again();
         record::publish_idle();
-        let is_quiet = done == Reclaimed::default() && !has_news();
-        quiet = if is_quiet { quiet + 1 } else { 0 };
+        quiet = if is_quiet(done, parked) { quiet + 1 } else { 0 };
         if ReclaimState::bound(&STACK) < LEAST_BYTES {
             break;
         }

@@ -1,14 +1,18 @@
 //! The states of the background thread, and the words by which other threads reach it.
 
 use crate::instance::STACK;
-use quarry_mm::stack::ReclaimState;
+use quarry_mm::stack::{ReclaimState, Reclaimed, StackHost};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{
     AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex,
 };
 
 pub(super) const NS_PER_MS: u64 = 1_000_000;
+
+/// Less than this is not worth another look.
+pub(super) const LEAST_BYTES: usize = 1 << 20;
 
 pub(super) const NONE: u32 = 0;
 pub(super) const STARTING: u32 = 1;
@@ -68,8 +72,19 @@ pub(super) fn note_left() {
     LEFT.store(ReclaimState::bound(&STACK), Ordering::Relaxed);
 }
 
-pub(super) fn has_news() -> bool {
-    HAS_NEWS.load(Ordering::Relaxed) && HAS_NEWS.swap(false, Ordering::Relaxed)
+/// Bytes that slots and barns hold. O(arrays * slots).
+pub(super) fn parked() -> usize {
+    STACK.limits.barns() + STACK.percpu().area().held_bytes()
+}
+
+/// Returns whether a look gave back next to nothing, of which at most `parked` came out of slots
+/// and barns. A program that waits for its timer frees a few objects between two looks.
+pub(super) fn is_quiet(done: Reclaimed, parked: usize) -> bool {
+    let is_little = done.bytes + if done.shrunk > 0 { parked } else { 0 } < LEAST_BYTES / 8;
+    if is_little {
+        note_left();
+    }
+    is_little && !(HAS_NEWS.load(Ordering::Relaxed) && HAS_NEWS.swap(false, Ordering::Relaxed))
 }
 
 pub(super) fn delay_ns() -> u64 {
