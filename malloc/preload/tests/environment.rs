@@ -439,9 +439,8 @@ fn mechanisms_can_be_left_out() {
             one_line_with(outcome, &["QUARRY_SLAB_WITHOUT is not an option"]);
             continue;
         }
-        for without in
-            ["merging", "cpu-partial", "alien", "shared", "local-memory", "alien,shared,cpu-partial"]
-        {
+        let several = "alien,shared,cpu-partial";
+        for without in ["merging", "cpu-partial", "alien", "shared", "local-memory", several] {
             let stress = Run::new(program("stress.c")).args(["7", "4", "4000", "fork"]);
             let run = stress.env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", without);
             let outcome = run.finish().success();

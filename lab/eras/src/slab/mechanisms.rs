@@ -1,6 +1,7 @@
 //! Mechanisms that a setup can switch off, to measure what each of them is worth.
 //!
-//! As the options of a policy they are `{- : 25 | memoryless : 1 | slam_mode + 1, or 0 : 2 | without : 4}`.
+//! As the options of a policy they are
+//! `{- : 25 | memoryless : 1 | slam_mode + 1, or 0 : 2 | without : 4}`.
 
 use quarry_mm::slab::PolicyOptions;
 
@@ -51,7 +52,7 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
-    /// The CPUs' nodes have memory. Without it, the kernel's sheaves have no barns and are not used,
+    /// The CPUs' nodes have memory. Without it, the kernel's sheaves have no barns and stay empty,
     /// and `slub` and `sheaf-7.0` look for slabs on the lists of all nodes that can spare some.
     pub local_memory: bool,
     /// The one mode that `slam` may use; with `None`, `slam` chooses.

@@ -32,6 +32,7 @@ mod record;
 mod refusals;
 mod registry;
 mod sheaf_6_18;
+mod sheaf_7_0;
 mod slam;
 mod slam_misuse;
 mod slub;

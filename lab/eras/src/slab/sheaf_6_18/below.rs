@@ -1,4 +1,4 @@
-//! What lies below the sheaves, and what else differs between versions of Linux.
+//! The slabs below the sheaves, and all else in which versions of Linux differ.
 
 use super::capacity;
 use core::mem::MaybeUninit;

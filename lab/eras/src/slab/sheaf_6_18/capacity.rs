@@ -23,8 +23,8 @@ pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
 }
 
 /// Number of objects in a sheaf of Linux 7.0, where every cache has sheaves: by the size of the
-/// objects, and so many that a sheaf with its header of 32 bytes fills a cache of `kmalloc`. A cache
-/// may ask for more (`calculate_sheaf_capacity`).
+/// objects, and so many that a sheaf with its header of 32 bytes fills a cache of `kmalloc`. A
+/// cache may ask for more (`calculate_sheaf_capacity`).
 pub(in crate::slab) fn of_7_0(stride: usize, wanted: Option<u16>) -> usize {
     let by_size = match stride {
         4096.. => 4,

@@ -3,7 +3,7 @@
 //!
 //! | step | holds of a list lock |
 //! |---|---|
-//! | fill a sheaf (`refill_objects`) | one takes slabs off the list until they have enough objects; one more puts the last one back if it has objects left |
+//! | fill a sheaf (`refill_objects`) | one for slabs with enough objects, one for what is left |
 //! | one object without a sheaf (`___slab_alloc`) | one takes it from the first slab of the list |
 //! | free (`__slab_free`) | one if the slab had no free object, or has no object in use now |
 //! | new slab | one if not all of its objects are wanted |
