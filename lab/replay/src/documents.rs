@@ -57,13 +57,15 @@ macro_rules! document {
 }
 
 /// All documents, in order.
-pub const DOCUMENTS: [Document; 7] = [
+pub const DOCUMENTS: [Document; 9] = [
     document!("000": paths ".toml", experiments ".toml", tables ".csv"),
     document!("001": paths ".toml", loads ".toml", experiments ".toml", tables ".csv"),
     document!("002": paths ".toml", experiments ".toml", machine ".toml"),
     document!("003": paths ".toml", experiments ".toml"),
     document!("004": paths ".toml", experiments ".toml", machine ".toml"),
     document!("005": paths ".toml", experiments ".toml", rows ".csv"),
+    document!("006": paths ".toml", experiments ".toml", tables ".csv"),
+    document!("008": paths ".toml", experiments ".toml", tables ".csv"),
     document!("009": paths ".toml", experiments ".toml"),
 ];
 

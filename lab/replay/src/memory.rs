@@ -272,6 +272,10 @@ counters! {
     slab_contended,
     /// Nanoseconds that were spent waiting for these locks.
     slab_wait_ns,
+    /// Times the lock of a list of slabs was taken: of a node, or of a group of CPUs.
+    list_lock,
+    /// Times the lock of a barn was taken.
+    barn_lock,
     /// Times the lock bit of a slab was taken, if the policy has such bits.
     lock_bits,
     /// Slabs that were made.

@@ -106,6 +106,9 @@ pub(crate) enum Act {
 pub struct Line<'a> {
     /// True if a receiver takes the step, or if the sending process takes it at a later time.
     received: bool,
+    /// True if the sending process takes the step once the message was received, although the
+    /// receiver has none.
+    home: bool,
     act: Act,
     piece: &'a str,
     batch: u32,
@@ -120,9 +123,10 @@ impl<'a> Line<'a> {
         let (line, batch) = text.split_once(" per ").map_or((text, 1), |(it, n)| (it, count(n)));
         let words: Vec<&str> = line.split(' ').collect();
         let [role, act, piece] = words[..] else { panic!("{text}: not ROLE ACT PIECE") };
-        let received = match role {
-            "sender" => false,
-            "receiver" => true,
+        let (received, home) = match role {
+            "sender" => (false, false),
+            "receiver" => (true, false),
+            "home" => (false, true),
             _ => panic!("{text}: a step of neither sender nor receiver"),
         };
         let act = match act {
@@ -138,7 +142,7 @@ impl<'a> Line<'a> {
             _ => panic!("{text}: no such act"),
         };
         assert!(batch > 0, "{piece}: a batch of no messages");
-        Self { received, act, piece, batch }
+        Self { received, home, act, piece, batch }
     }
 
     fn allocates(&self) -> bool {
@@ -147,7 +151,7 @@ impl<'a> Line<'a> {
 
     /// Returns the piece that this line allocates, if the line belongs to the first leg of a path.
     pub fn sent(&self) -> Option<&'a str> {
-        (!self.received && self.allocates()).then_some(self.piece)
+        (!self.received && !self.home && self.allocates()).then_some(self.piece)
     }
 }
 
@@ -217,8 +221,8 @@ impl Path {
         };
         let mut legs: [Vec<Step>; LEGS] = Default::default();
         let (mut leg, mut role) = (0, false);
-        for &Line { received, act, piece, batch } in lines {
-            leg += usize::from(received != role);
+        for &Line { received, home, act, piece, batch } in lines {
+            leg = if home { LEGS - 1 } else { leg + usize::from(received != role) };
             role = received;
             let gives_back = !matches!(act, Act::Alloc | Act::AllocRange | Act::Add | Act::Drop);
             assert!(!gives_back || leg > 0, "{piece}: freed in the first leg");
@@ -306,6 +310,13 @@ pub(crate) mod tests {
         assert_eq!(path.pieces.len(), 2);
         assert_eq!(path.legs[2][0], Step { act: Act::Free, piece: 1, batch: 4 });
         assert_eq!((path.carrier, path.longest_batch), (Some(0), 4));
+    }
+
+    #[test]
+    fn what_goes_home_is_freed_by_its_sender() {
+        let path = path(&["sender alloc object", "home free object"], Some("object"), 8);
+        assert_eq!(path.legs.each_ref().map(Vec::len), [1, 0, 1]);
+        assert_eq!(path.legs[2][0].act, Act::Free);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use quarry_cache::lru::{ADD_BATCHES, LruOptions, LruPolicy};
 use quarry_cache::page_cache::TruncationPolicy;
 use quarry_eras::lru::{self, LRU_POLICIES};
 use quarry_eras::pages::{Chosen, PAGE_POLICIES};
-use quarry_eras::slab::{slab_names, slab_policy};
+use quarry_eras::slab::{Mechanisms, slab_names, slab_policy};
 use quarry_mm::heap::options::StackOptions;
 use quarry_mm::pcp::{FreeListPolicy, PagePolicy};
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ struct Parts {
     cold: bool,
     /// How ranges of pages are taken and freed.
     ranges: Option<Ranges>,
+    /// True if the CPUs' nodes have no memory: the slab policy finds all of it on other nodes.
+    memoryless: bool,
 }
 
 /// The error for a variant that has an unknown word.
@@ -142,6 +144,7 @@ impl Parts {
                 "uncounted" => self.uncounted = true,
                 "adds_dead" => self.adds_dead = true,
                 "cold" => self.cold = true,
+                "memoryless" => self.memoryless = true,
                 _ => return false,
             }
         }
@@ -155,7 +158,7 @@ impl Parts {
         let names = names.chain(ADD_BATCHES.iter().map(|pages| format!("add{pages}")));
         let names = names.chain(TruncationPolicy::ALL.iter().map(|it| it.0.to_owned()));
         let names = names.chain(RANGES.iter().map(|it| it.0.to_owned()));
-        names.chain(["cold", "uncounted", "adds_dead"].map(str::to_owned))
+        names.chain(["cold", "memoryless", "uncounted", "adds_dead"].map(str::to_owned))
     }
 
     fn names(&self) -> Vec<String> {
@@ -165,6 +168,7 @@ impl Parts {
             name_of(&TruncationPolicy::ALL, self.truncation),
             name_of(&RANGES, self.ranges),
             self.cold.then_some("cold"),
+            self.memoryless.then_some("memoryless"),
             self.uncounted.then_some("uncounted"),
             self.adds_dead.then_some("adds_dead"),
         ];
@@ -252,8 +256,9 @@ impl Policies {
     pub(crate) fn apply(&self, options: &mut CachingOptions) {
         let CachingOptions { stack: options, cache } = options;
         options.pages.policy = self.pages;
-        let Parts { free_list, truncation, cold, lru, add_batch, uncounted, adds_dead, .. } =
-            self.parts;
+        let Parts { free_list, truncation, lru, add_batch, uncounted, adds_dead, .. } = self.parts;
+        let Parts { cold, memoryless, .. } = self.parts;
+        options.slab = Mechanisms { local_memory: !memoryless, ..Mechanisms::ALL }.into();
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
         // Kernels of document 001 (2017) have one lock for LRU lists, and add batches of 14 pages.
         cache.lru.policy = lru.unwrap_or(match truncation {
@@ -284,6 +289,7 @@ mod tests {
         for name in ["sheaf+v6.18", "slub", "slub+order0-310+single+add56", "mel+cold"] {
             assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
         }
+        assert_eq!(full("sheaf-7.0+v6.18+memoryless"), "sheaf-7.0+v6.18+memoryless");
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
         let many = error("slub+order0+per_page+more");

@@ -329,6 +329,8 @@ impl<S: SlabPolicy<Slots> + 'static> KernelMemory for StackMemory<S> {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
                 counters.add_slab_lock(lock);
             }
+            counters.list_lock += stats.list_lock.acquisitions;
+            counters.barn_lock += stats.barn_lock.acquisitions;
             counters.lock_bits += stats.slab_lock.acquisitions;
             counters.slabs += stats.slabs_allocated;
             counters.fast_allocs += stats.alloc_fast;

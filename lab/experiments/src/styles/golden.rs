@@ -17,10 +17,12 @@ const DOCUMENT_001: &str = include_str!("../../../documents/001/tables.txt");
 const SPARSETRUNCATE: &str =
     include_str!("../../../documents/001/sparsetruncate_reconstructed.csv");
 /// Figures outside of tables.
-const FIGURES: [&str; 4] = [
+const FIGURES: [&str; 6] = [
     include_str!("../../../documents/002/figures.csv"),
     include_str!("../../../documents/003/figures.csv"),
     include_str!("../../../documents/005/figures.csv"),
+    include_str!("../../../documents/006/figures.csv"),
+    include_str!("../../../documents/008/figures.csv"),
     include_str!("../../../documents/009/figures.csv"),
 ];
 
@@ -317,9 +319,12 @@ fn figure_text(name: &str) -> &'static str {
     record.unwrap_or_else(|| panic!("{name} is recorded"))[2]
 }
 
+fn figure(name: &str) -> f64 {
+    number(figure_text(name))
+}
+
 #[test]
 fn figures_of_document_005_follow_from_each_other() {
-    let figure = |name: &str| number(figure_text(name));
     let [before, after] = ["before", "after"].map(|when| {
         let us = figure(&format!("cma us per iteration {when}"));
         let percent = figure(&format!("cma percent of time in free_contig_frozen_range {when}"));
@@ -342,7 +347,6 @@ fn figures_of_document_005_follow_from_each_other() {
 
 #[test]
 fn figures_of_document_009_follow_from_each_other() {
-    let figure = |name: &str| number(figure_text(name));
     for kernel in ["unpatched", "patched"] {
         let dead = figure(&format!("{kernel} dead folios per minute"));
         let percent = dead / figure(&format!("{kernel} folios per minute")) * 100.0;
@@ -359,12 +363,38 @@ fn figures_of_document_009_follow_from_each_other() {
 
 #[test]
 fn figures_outside_tables_follow_from_each_other() {
-    let figure = |name: &str| number(figure_text(name));
     let grown = figure("struct_page_bytes_after") - figure("struct_page_bytes_before");
     let percent = grown / 4096.0 * 100.0;
     assert!((percent - figure("cost_percent")).abs() <= 0.05, "{percent}");
     let pages = figure("machine_gib") * (1u64 << 30) as f64 / 4096.0;
     assert_eq!(pages * grown / f64::from(1 << 20), figure("cost_mib"));
+}
+
+/// A function's share of document 006's profile has in it those of the functions that it calls.
+#[test]
+fn shares_of_document_006_lie_in_each_other() {
+    let calls =
+        ["bio_alloc_bioset", "kmem_cache_alloc_noprof", "___slab_alloc", "get_from_any_partial"];
+    let shares = calls.map(|name| figure(&format!("profile {name}")));
+    assert!(shares.is_sorted_by(|outer, inner| outer > inner), "{shares:?}");
+    let miops = ["first report Miops v6.19", "first report Miops 815c8e35511d"].map(figure);
+    assert_eq!(format!("{:.0}", pdiff(miops[1], miops[0])), "-64");
+    assert_eq!(figure("queues") + figure("jobs"), figure("CPUs"));
+    assert!(figure("nodes with memory") < figure("nodes online"));
+}
+
+/// Document 008: the interrupted CPU's time is all there, and 43 % of it went to spinning.
+#[test]
+fn the_time_of_document_008_is_whole() {
+    for when in ["before", "after"] {
+        let [soft, idle] = ["soft", "idle"].map(|it| figure(&format!("{when} {it}")));
+        assert!((soft + idle - 100.0).abs() < 0.005, "{when}: {soft} and {idle}");
+    }
+    let spins = ["ksoftirqd", "swapper"]
+        .map(|task| figure(&format!("before queued_spin_lock_slowpath of {task}")));
+    assert_eq!(format!("{:.0}", spins.iter().sum::<f64>()), "43");
+    assert_eq!(pdiff(figure("Mpps after"), figure("Mpps before")), 50.0);
+    assert_eq!(figure("skb_defer_max after"), 2.0 * figure("skb_defer_max before"));
 }
 
 #[test]

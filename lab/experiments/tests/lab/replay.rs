@@ -226,6 +226,48 @@ fn the_finding_of_document_003_is_there() {
     }
 }
 
+/// The finding of document 006: without slabs of the CPU below the sheaves, a CPU of a node without
+/// memory takes a list's lock for each object. Neither Linux 6.19 nor Quarry's own policies do so.
+#[test]
+fn the_finding_of_document_006_is_there() {
+    let (samples, text) = run("ublk-null", &["--samples=2", "--millis=40"]);
+    let locks = |variant| per_operation(&samples, variant, "list_lock");
+    let there = locks("sheaf-7.0+v6.18+memoryless");
+    assert!((0.95..2.1).contains(&there), "{there} locks of lists where a node has no memory");
+    let with_memory = locks("sheaf-7.0");
+    assert!((0.02..0.6).contains(&with_memory), "{with_memory} where each node has memory");
+    for variant in ["slub-4.9+v6.18+memoryless", "slam", "sheaf"] {
+        assert!(locks(variant) < 0.1, "{variant}: {} locks of lists", locks(variant));
+    }
+    assert!(text.starts_with("Each request takes the lock of a list of slabs "), "{text}");
+    let (samples, _) = run(
+        "ublk-null",
+        &["--samples=1", "--millis=40", "--nodes=1", "--variants=sheaf-7.0,sheaf-6.18"],
+    );
+    for variant in ["sheaf-7.0", "sheaf-6.18"] {
+        let [lists, barns] =
+            ["list_lock", "barn_lock"].map(|it| per_operation(&samples, variant, it));
+        assert!(lists < 0.02 && (0.03..0.2).contains(&barns), "{variant}: {lists}, {barns}");
+    }
+}
+
+/// The finding of document 008: what another node's CPU frees goes past the sheaves to its slab;
+/// what is sent home enters a sheaf.
+#[test]
+fn the_finding_of_document_008_is_there() {
+    let of_row = |row: &str| {
+        let only = format!("--only={row}");
+        run("udp-u-4k-home", &["--samples=1", "--millis=40", "--variants=sheaf-7.0,sheaf", &only]).0
+    };
+    let (there, home) = (of_row("there-64"), of_row("home-32"));
+    let frees = |samples: &[Value]| per_operation(samples, "sheaf-7.0", "slow_frees");
+    assert!(frees(&there) > 1.9, "head and data go past the sheaves: {}", frees(&there));
+    assert!(frees(&home) < 0.2, "both enter sheaves: {}", frees(&home));
+    let locks = |samples: &[Value], variant| per_operation(samples, variant, "list_lock");
+    assert!(locks(&there, "sheaf-7.0") > 10.0 * locks(&home, "sheaf-7.0"));
+    assert!(locks(&there, "sheaf") < 0.02);
+}
+
 /// The columns of the JSON file have the names that the table's columns have.
 #[test]
 fn a_file_for_programs_has_the_columns_of_the_table() {
