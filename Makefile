@@ -361,8 +361,12 @@ jobs: ## jobs as Rust programs do them, for the experiment real-programs
 	cp $(patsubst %,$(TARGET)/release/%,$(JOBS)) $(TARGET)/peers/
 
 .PHONY: soak
-soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
+soak: ## what finds more the longer it runs: SOAK=idle, owners, services or suites, MINUTES=120
 	@scripts/soak.sh
+
+.PHONY: fuzz
+fuzz: ## inputs that libFuzzer makes, for MINUTES=60 each; FUZZ="record trace" are some targets
+	@python3 scripts/fuzz/run.py $(FUZZ)
 
 .PHONY: clean
 clean: ## what cargo and the scripts built

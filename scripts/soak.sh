@@ -7,8 +7,8 @@
 #   suites    property tests, models, real programs and the tests of other allocators, in rounds
 #
 # Stops at the first failure. The record is target/soak/NAME.jsonl, also of a run that was stopped;
-# `owners` and `services` go on with it if it has no result. `python3 scripts/soak/log.py FILE` makes
-# a row of docs/results/soak.md of it.
+# `owners` and `services` go on with it if it has no result. `python3 scripts/soak/log.py FILE`
+# makes a row of docs/results/soak.md of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -11,9 +11,9 @@
 // hour stands for a million births. One run without --shift has ten hours.
 //
 // With --shift the load of a server changes: each tenth of an hour what is born follows the next of
-// the profiles, and what was born before goes on to die at its own rate. The heap is in four parts,
-// and 1 to 4 threads, which are new in each look, work on a part each or on several. So most objects
-// are freed by other threads than allocated them. An hour takes SECONDS (0: as fast as it can), and
+// the profiles, and what was born before goes on to die at its own rate. The heap is in four parts.
+// 1 to 4 threads, which are new in each look, work on a part each or on several, so most objects are
+// freed by other threads than allocated them. An hour takes SECONDS (0: as fast as it can), and
 // prints a line.
 #include <math.h>
 #include <pthread.h>
@@ -197,7 +197,8 @@ int main(int argc, char **argv) {
     double mib = 64;
     if (argc < (is_shifting ? 6 : 2) || argc > (is_shifting ? 5 + PROFILES : 3)) {
         fprintf(stderr, "usage: fleet PROFILE [MIB]\n"
-                        "       fleet --shift HOURS SECONDS MIB PROFILE.. (at most %d)\n", PROFILES);
+                        "       fleet --shift HOURS SECONDS MIB PROFILE.. (at most %d)\n",
+                PROFILES);
         return 2;
     }
     if (is_shifting) {

@@ -4,10 +4,11 @@ disk when it is stopped.
 The first line says what ran, with which seed, on which machine and libraries; later ones have
 `seconds` since the start and counters; the last one of a run that came to its end has `result`.
 
-    log.py FILE..                                           rows of the table in docs/results/soak.md
+    log.py FILE..
     log.py --note FILE WHAT SECONDS COUNTERS [RESULT]
 
-The latter adds a line, SECONDS after the last one, for scripts in shell.
+The former prints rows of the table in docs/results/soak.md. The latter adds a line, SECONDS after
+the last one, for scripts in shell.
 """
 
 import datetime
@@ -106,7 +107,8 @@ def row(path):
 
 def note(path, what, length, counted, *result):
     record = Log(path, what, [os.environ["QUARRY_LIBRARY"]])
-    record.write(seconds=record.before + int(length), counters=counted, **({"result": result[0]} if result else {}))
+    ended = {"result": result[0]} if result else {}
+    record.write(seconds=record.before + int(length), counters=counted, **ended)
 
 
 if __name__ == "__main__":

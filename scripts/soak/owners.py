@@ -36,7 +36,7 @@ MODES = {
     "GUARD=all": {"QUARRY_GUARD": "all"},
     "at once": {"QUARRY_PURGE_DELAY": "0"},
 }
-# What libquarry.so does not have.
+# libquarry.so has none of these.
 FULL = {
     "DEBUG=FZPU": {"QUARRY_DEBUG": "FZPU"},
     "HARDEN=1": {"QUARRY_HARDEN": "1"},
@@ -78,7 +78,7 @@ def run(words, library, mode):
     except subprocess.TimeoutExpired:
         return f"still running after {PATIENCE} s"
     if done.returncode != 0 or done.stderr:
-        return f"status {done.returncode}: {done.stderr.strip()[-500:]}"
+        return f"status {done.returncode}: {done.stderr.strip()[:800]}"
     return None
 
 
@@ -105,7 +105,8 @@ def main():
     folder, minutes, path = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2]), sys.argv[3]
     libraries = {file.stem: file for file in sorted(folder.glob("libquarry*.so"))
                  if not any(word in file.stem for word in ("musl", "_"))}
-    record = log.Log(path, "owners", libraries.values(), seed=random.SystemRandom().randrange(10**9))
+    seed = random.SystemRandom().randrange(10**9)
+    record = log.Log(path, "owners", libraries.values(), seed=seed)
     if not record.lines:
         record.lines = log.read(path)
     lines, first = record.lines, record.lines[0]["seed"]

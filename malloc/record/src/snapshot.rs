@@ -125,7 +125,7 @@ impl<'a> Snapshot<'a> {
             return Err(RecordError::Torn);
         }
         let snapshot = Self { bytes, head, about };
-        if Head::sum_for(owner, snapshot.sum()) != head.sum {
+        if !cfg!(fuzzing) && Head::sum_for(owner, snapshot.sum()) != head.sum {
             return Err(RecordError::Torn);
         }
         let has_names = snapshot.rows::<CacheRow>(CACHES_AT, about.caches).all(|it| it.is_some())

@@ -41,6 +41,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "lab/rusqlite/",
     "bench/compare/witness/",
     "scripts/heaps/",
+    "scripts/fuzz/targets/",
 ];
 
 /// Modules that forbid `unsafe`. A file inside them that cannot do without declares it to
