@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Orders that are kept.
 const KEPT: u64 = 50_000;
 
-/// What a client orders.
+/// An order of a client.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "what a service keeps it may be asked for later")]
 pub struct Order {
