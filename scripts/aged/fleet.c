@@ -10,11 +10,11 @@
 // alive / rate. The heap begins with all objects of the first profile that are alive on average. An
 // hour stands for a million births. One run without --shift has ten hours.
 //
-// With --shift the load of a server changes: each tenth of an hour what is born follows the next of
-// the profiles, and what was born before goes on to die at its own rate. The heap is in four parts.
-// 1 to 4 threads, which are new in each look, work on a part each or on several, so most objects are
-// freed by other threads than allocated them. An hour takes SECONDS (0: as fast as it can), and
-// prints a line.
+// With --shift the load of a server changes: each tenth of an hour what is born follows the next
+// of the profiles, and what was born before goes on to die at its own rate. The heap is in four
+// parts. 1 to 4 threads, which are new in each look, work on a part each or on several, so most
+// objects are freed by other threads than allocated them. An hour takes SECONDS (0: as fast as it
+// can), and prints a line.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
