@@ -68,23 +68,26 @@ pub(super) fn start_not_before(ns: u64) {
 }
 
 /// Notes that looks have given back what they could.
+#[inline(never)]
 pub(super) fn note_left() {
     LEFT.store(ReclaimState::bound(&STACK), Ordering::Relaxed);
 }
 
 /// Bytes that slots and barns hold. O(arrays * slots).
+#[inline(never)]
 pub(super) fn parked() -> usize {
     STACK.limits.barns() + STACK.percpu().area().held_bytes()
 }
 
 /// Returns whether a look gave back next to nothing, of which at most `parked` came out of slots
 /// and barns. A program that waits for its timer frees a few objects between two looks.
+#[inline(never)]
 pub(super) fn is_quiet(done: Reclaimed, parked: usize) -> bool {
     let is_little = done.bytes + if done.shrunk > 0 { parked } else { 0 } < LEAST_BYTES / 8;
     if is_little {
         note_left();
     }
-    is_little && !(HAS_NEWS.load(Ordering::Relaxed) && HAS_NEWS.swap(false, Ordering::Relaxed))
+    is_little && !HAS_NEWS.swap(false, Ordering::Relaxed)
 }
 
 pub(super) fn delay_ns() -> u64 {
