@@ -222,20 +222,23 @@ mod tests {
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
         let mut tree = Tree::below(child.id() as i32, false);
-        // During its exec the process may have no resident memory. The kernel accounts for its
-        // wait for a CPU when it has left one.
+        // In its exec it may have no resident memory; its wait for a CPU is known once it sleeps.
+        let sleeps =
+            |pid| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") S ");
         let living = loop {
             match tree.look() {
-                living if living.iter().any(|it| it.resident > 0) && !tree.delays.is_empty() => {
+                living if living.iter().any(|it| it.resident > 0 && sleeps(it.pid)) => {
                     break living;
                 }
                 _ => std::thread::yield_now(),
             }
         };
+        tree.look();
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(living[0].huge <= living[0].peak);
         assert!(tree.huge[&living[0].pid].resident > 0, "they were counted");
+        assert!(!tree.delays.is_empty(), "the kernel accounts for the wait for a CPU");
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
         let divided = Tree::below(child.id() as i32, true).look()[0].resident;
         let whole = tree.look()[0].resident;
