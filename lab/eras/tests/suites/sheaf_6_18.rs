@@ -1,21 +1,18 @@
 //! Tests of `sheaf-6.18` alone: which sheaf `main` is exchanged with, and when.
 
-use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use crate::support::{Backing, Bed, CacheBed, on_cpu, small};
 use quarry_eras::slab::KernelSheaf;
 use quarry_mm::frame::{MetadataKind, NodeId};
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabPolicy, SlabStats};
+use quarry_mm::slab::{CacheOptions, CacheParams, SlabPolicy};
 use quarry_mm::stack::StackHost;
-use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
+use quarry_sys::percpu::{SlotIndex, VirtualSlots};
 
 /// Objects of a sheaf, and the most full sheaves of a barn (Linux 6.18).
 const SHEAF: usize = 32;
 const MOST_FULL: usize = 10;
 
 /// Four CPUs of one node; or of two nodes, with CPUs 2 and 3 of node 1.
-struct Machine {
-    bed: Bed<VirtualConfig<KernelSheaf>>,
-    cache: CacheId,
-}
+type Machine = CacheBed<KernelSheaf>;
 
 impl Machine {
     fn new(nodes: u8, size: usize) -> Self {
@@ -25,30 +22,7 @@ impl Machine {
         if nodes > 1 {
             options.pages.node_of_slot = |slot: SlotIndex| NodeId(slot.0 as u8 / 2);
         }
-        let bed = Bed::new(Backing::Fake, 4096, 4, &options);
-        on_cpu(0);
-        let cache = bed.stack.create_cache(
-            "test",
-            &CacheParams { size, align: 16 },
-            &CacheOptions::default(),
-        );
-        Self { cache: cache.expect("a cache"), bed }
-    }
-
-    fn alloc(&self, count: usize) -> Vec<Object> {
-        let cache = self.bed.stack.cache(self.cache);
-        (0..count).map(|_| cache.alloc().expect("there is memory")).collect()
-    }
-
-    fn free(&self, objects: impl IntoIterator<Item = Object>) {
-        for object in objects {
-            // SAFETY: the tests free what they have allocated, once.
-            unsafe { self.bed.stack.cache(self.cache).free(object) };
-        }
-    }
-
-    fn stats(&self) -> SlabStats {
-        self.bed.stack.cache(self.cache).stats()
+        Self::on(Bed::new(Backing::Fake, 4096, 4, &options), size)
     }
 
     /// Full sheaves in the barn of node 0.
@@ -68,12 +42,6 @@ impl Machine {
 
     fn sheaf_bytes(&self) -> usize {
         self.bed.stack.stats().metadata_bytes(MetadataKind::Sheaves)
-    }
-
-    fn finish(self, objects: impl IntoIterator<Item = Object>) {
-        self.free(objects);
-        assert_eq!(self.bed.stack.validate(), Ok(()));
-        self.bed.assert_empty(&[self.cache]);
     }
 }
 

@@ -1,20 +1,14 @@
 //! Tests of `sheaf-7.0` alone: how often it takes the locks of nodes' lists.
 
-use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use crate::support::{Backing, Bed, CacheBed, on_cpu, small};
 use quarry_eras::slab::{Mechanisms, Sheaf7_0};
 use quarry_mm::frame::NodeId;
-use quarry_mm::slab::{CacheId, CacheOptions, CacheParams, SlabStats};
-use quarry_mm::stack::StackHost;
-use quarry_sys::percpu::Object;
 
 /// Objects of 256 bytes in a sheaf.
 const SHEAF: usize = 28;
 
 /// Two CPUs, each of a node of its own, and a cache of objects of 256 bytes.
-struct Machine {
-    bed: Bed<VirtualConfig<Sheaf7_0>>,
-    cache: CacheId,
-}
+type Machine = CacheBed<Sheaf7_0>;
 
 impl Machine {
     fn without(mechanisms: &str) -> Self {
@@ -23,28 +17,7 @@ impl Machine {
         options.pages.reserve_bytes = 256 << 20;
         options.pages.nodes = 2;
         options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
-        let bed = Bed::new(Backing::Fake, 4096, 2, &options);
-        on_cpu(0);
-        let params = CacheParams { size: 256, align: 16 };
-        let cache = bed.stack.create_cache("test", &params, &CacheOptions::default());
-        Self { cache: cache.expect("a cache"), bed }
-    }
-
-    fn alloc(&self, count: usize) -> Vec<Object> {
-        let cache = self.bed.stack.cache(self.cache);
-        (0..count).map(|_| cache.alloc().expect("there is memory")).collect()
-    }
-
-    fn free(&self, objects: impl IntoIterator<Item = Object>) {
-        for object in objects {
-            // SAFETY: the tests free what they have allocated, once.
-            unsafe { self.bed.stack.cache(self.cache).free(object) };
-        }
-        assert_eq!(self.bed.stack.validate(), Ok(()));
-    }
-
-    fn stats(&self) -> SlabStats {
-        self.bed.stack.cache(self.cache).stats()
+        Self::on(Bed::new(Backing::Fake, 4096, 2, &options), 256)
     }
 
     /// Runs `act`; returns its result, and how often a list's lock was taken, without the looks at
@@ -68,8 +41,7 @@ fn a_sheaf_is_filled_by_two_locks_at_most() {
         all.extend(objects);
     }
     assert_eq!(machine.stats().parked_objects, 0, "each request used up its sheaf");
-    machine.free(all);
-    machine.bed.assert_empty(&[machine.cache]);
+    machine.finish(all);
 }
 
 /// An object that another node's CPU frees goes to its slab, past the sheaves. Only the first
@@ -83,7 +55,7 @@ fn a_free_of_another_node_takes_a_lock_for_a_slab_that_was_full() {
     let ((), locks) = machine.locks(|| machine.free(objects));
     assert_eq!(machine.stats().free_slow, 10 * SHEAF as u64, "none entered a sheaf");
     assert!((slabs..=3 * slabs).contains(&locks), "{locks} locks for {slabs} slabs");
-    machine.bed.assert_empty(&[machine.cache]);
+    machine.finish([]);
 }
 
 /// A CPU of a node without memory has no barn, so it takes a list's lock for each object.
@@ -94,6 +66,5 @@ fn without_memory_on_the_node_each_object_takes_a_lock() {
     assert!((490..=500).contains(&locks), "{locks} locks for 500 objects");
     let stats = machine.stats();
     assert_eq!((stats.parked_objects, stats.barn_lock.acquisitions), (0, 0));
-    machine.free(objects);
-    machine.bed.assert_empty(&[machine.cache]);
+    machine.finish(objects);
 }

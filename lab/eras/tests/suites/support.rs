@@ -5,6 +5,7 @@ pub(crate) mod aborting;
 #[path = "../../../../malloc/mm/tests/suites/support/bed.rs"]
 #[expect(dead_code, reason = "these suites need less of it than the product's")]
 mod bed;
+mod cache_bed;
 #[path = "../../../../malloc/mm/tests/suites/support/direct.rs"]
 mod direct;
 #[path = "../../../../malloc/mm/tests/suites/support/idle.rs"]
@@ -29,6 +30,7 @@ pub(crate) mod turns;
 mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, on_cpu};
+pub(crate) use cache_bed::CacheBed;
 pub(crate) use direct::Direct;
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
